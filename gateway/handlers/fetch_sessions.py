@@ -1,5 +1,5 @@
-"""Keeps the Fetch sessions of consumers (KIP-227): the partitions that a client fetches, of which
-later requests and responses name only those with a change (``FetchSession``,
+"""Keeps the Fetch sessions of consumers and followers (KIP-227): the partitions that a client
+fetches, of which later requests and responses name only those with a change (``FetchSession``,
 ``FetchSessionCache``).
 
 Kafka looks at every partition of a session in every Fetch. Here a partition that advances marks
@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from gateway.broker.replica.follower_state import Contact
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 
@@ -41,11 +42,14 @@ class FetchedPartition:
     was not looked for yet.
 
     It has the fields that the response depends on. ``high_watermark`` and ``log_start_offset`` are
-    those of the last response, in a session.
+    those of the last response, in a session. ``fault`` is the error for a client that is no
+    follower of the partition.
     """
 
     __slots__ = (
+        "fault",
         "fetch_offset",
+        "follower_start_offset",
         "high_watermark",
         "last_fetched_epoch",
         "leader_epoch",
@@ -64,6 +68,8 @@ class FetchedPartition:
         self.topic_id = topic_id
         self.partition = partition
         self.fetch_offset = 0
+        self.follower_start_offset = -1
+        self.fault = ErrorCode.NONE
         self.max_bytes = 0
         self.leader_epoch = -1
         self.last_fetched_epoch = -1
@@ -82,6 +88,7 @@ class FetchSession:
     __slots__ = (
         "_callbacks",
         "by_id",
+        "contact",
         "created_at",
         "epoch",
         "id",
@@ -96,6 +103,8 @@ class FetchSession:
         self.by_id = by_id
         self.epoch = INITIAL_EPOCH + 1
         self.created_at = self.used_at = now
+        #: The time of its newest request, if it is that of a follower.
+        self.contact = Contact(now)
         self.partitions: dict[Key, FetchedPartition] = {}
         self.marked: dict[FetchedPartition, None] = {}
         #: Of the topics that ``partitions`` were looked for in.
@@ -171,7 +180,7 @@ class FetchSessionCache:
         if session.by_id != by_id:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         session.epoch = next_epoch(epoch)
-        session.used_at = now
+        session.used_at = session.contact.at = now
         del self._sessions[session_id]
         self._sessions[session_id] = session
         return session

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 from kwire.uuid import Uuid
 
 if TYPE_CHECKING:
+    from gateway.broker.replica.follower_state import Contact
     from gateway.groups.events import Event, Result
     from gateway.ports.pending_response import PendingResponse
     from kwire.cluster.image import Image
@@ -125,6 +126,18 @@ class Isolation(enum.Enum):
     TXN_COMMITTED = "committed transactions"  #: those before the first open transaction (KIP-98)
 
 
+class ReplicaFetch(NamedTuple):
+    """A follower fetches from ``offset``, and has everything below; ``log_start_offset`` is that of
+    its own log, ``contact`` has the time. ``broker_epoch`` is -1 if the request has none.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    offset: int
+    log_start_offset: int
+    contact: Contact
+
+
 class Partition(Protocol):
     """A partition that this node leads. All methods run on the event loop and do bounded work.
     Partitions are compared by identity.
@@ -185,6 +198,19 @@ class Partition(Protocol):
     ) -> int:
         """Bytes a read at ``offset`` would give, counted no further than ``limit``: for a Fetch's
         min_bytes.
+        """
+        ...
+
+    @property
+    def is_lagging(self) -> bool:
+        """Whether the high watermark is below where this leader began: offsets that an earlier
+        leader has told may be above it.
+        """
+        ...
+
+    def note_fetch(self, fetch: ReplicaFetch) -> ErrorCode:
+        """A follower fetches from an offset in this log, with its records before it. Return the
+        error for a broker that is no replica, or not any more.
         """
         ...
 

@@ -25,10 +25,10 @@ from gateway.log.files.offset_checkpoint import Checkpoints
 from gateway.log.files.problem import Problem
 from gateway.log.partition.log_settings import LogSettings
 from gateway.ports.replicas import ActiveProducer, Appended
-from gateway.ports.services import AbortedTransaction, Isolation, Read, State
+from gateway.ports.services import AbortedTransaction, Isolation, Read, ReplicaFetch, State
 from gateway.sources import log_reader
 from gateway.sources.append_counts import AppendCounts
-from gateway.sources.commit_waits import CommitWaits
+from gateway.sources.commit_waits import CommitWaits, DeletionWaits
 from gateway.sources.committed_reads import bytes_committed, read_committed
 from gateway.sources.committed_view import up_to_high_watermark
 from gateway.sources.leader_appends import LeaderAppends
@@ -43,6 +43,7 @@ from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from gateway.broker.produce.producer_state import Verification
+    from gateway.broker.replica.isr import Altered, Proposal
     from gateway.log.reading.log_view import LogView
     from kwire.messages.partition_record import PartitionRecord
     from kwire.messages.register_broker_record import RegisterBrokerRecord
@@ -57,13 +58,15 @@ class Broker(NamedTuple):
     """The broker that keeps a partition.
 
     ``registered`` returns the registration of a broker in the image, ``epoch`` the broker epoch of
-    this one, ``now`` the time in s. ``lag_s`` is ``replica.lag.time.max.ms``.
+    this one, ``now`` the time in s. ``propose`` has the controller asked for a change of the ISR.
+    ``lag_s`` is ``replica.lag.time.max.ms``.
     """
 
     broker_id: int
     registered: Callable[[int], RegisterBrokerRecord | None]
     epoch: Callable[[], int]
     now: Callable[[], float]
+    propose: Callable[[DataPartition, Proposal], None]
     lag_s: float
 
 
@@ -121,8 +124,10 @@ class DataPartition(LogPartition):
         #: The decisions of the leader, once the log is open; None while this node follows.
         self.leader: Leader | None = None
         self._waits = CommitWaits()
-        self._high_watermark = 0  # as far as this replica knows
-        # What consumers see of ``served``: the high watermark, the last stable offset.
+        self._deletions = DeletionWaits()
+        # As far as this replica knows; the log may end below it.
+        self._high_watermark = self.stored.high_watermark_at_start
+        # For consumers ``served`` ends here: the high watermark, the last stable offset.
         self._shown_end = self._stable_end = 0
         self._committed: LogView | None = None  # ``served`` up to the high watermark
 
@@ -151,7 +156,7 @@ class DataPartition(LogPartition):
                 self._begin(record.leader_epoch, log.end_offset)
         elif self.leader is not None:
             self.leader.lead(record, self.leader.end_offset, self._broker.now())
-            self._publish()
+            self.check_replicas()
 
     def follow(self) -> None:
         """This node keeps the partition, and does not lead it."""
@@ -162,6 +167,7 @@ class DataPartition(LogPartition):
     def _resign(self) -> None:
         self._record = self._appends.epoch = self.leader = None
         self._waits.give_up(_NOT_LEADER)
+        self._deletions.give_up(_NOT_LEADER)
         self._advanced()
 
     def close(self) -> None:
@@ -211,6 +217,61 @@ class DataPartition(LogPartition):
         self._jobs.submit(
             self.stored.open if epoch is None else partial(self._open_and_begin, epoch)
         )
+
+    # --- its followers
+    # ---------------------------------------------------------------------------------------------
+
+    def note_fetch(self, fetch: ReplicaFetch) -> ErrorCode:
+        """As in ``gateway.ports.services.Partition``."""
+        leader = self.leader
+        if leader is None:
+            return _NOT_LEADER
+        fault = leader.check_follower(fetch.broker_id, fetch.broker_epoch)
+        if fault is ErrorCode.NONE:
+            self._propose(leader.on_fetch(*fetch))
+            if leader.high_watermark != self._high_watermark:
+                self._publish()
+            self._advance_deletions()
+        return fault
+
+    def check_replicas(self, now: float | None = None) -> None:
+        """Have followers join that may by now, and, with the time ``now``, those leave that lag for
+        too long.
+        """
+        leader = self.leader
+        if leader is not None:
+            proposal = None if now is None else leader.check_lag(now)
+            self._propose(proposal or leader.look_again())
+            self._publish()
+            self._advance_deletions()
+
+    def awaits(self, proposal: Proposal) -> bool:
+        """Whether the outcome of a proposal is still wanted."""
+        return self.leader is not None and self.leader.state is proposal
+
+    def on_altered(self, proposal: Proposal, answer: Altered | ErrorCode) -> None:
+        """The controller has answered a proposal."""
+        leader = self.leader
+        if leader is None:
+            return
+        if leader.on_altered(proposal, answer, self._broker.now()):
+            self._propose(proposal)
+        else:
+            self.check_replicas()
+
+    def _propose(self, proposal: Proposal | None) -> None:
+        if proposal is not None:
+            self._broker.propose(self, proposal)
+
+    def _advance_deletions(self) -> None:
+        """Answer deletions that all replicas have made."""
+        if self._deletions and self.leader is not None:
+            self._deletions.advance(self.leader.low_watermark(self.served.start_offset))
+
+    @property
+    def is_lagging(self) -> bool:
+        """As in ``gateway.ports.services.Partition``."""
+        return self.leader is not None and self.leader.epoch_start_offset > self._shown_end
 
     # --- jobs
     # ---------------------------------------------------------------------------------------------
@@ -287,7 +348,11 @@ class DataPartition(LogPartition):
             start_at(self.stored, log, before)
         except LogError as error:
             return partial(on_done, self.stored.failed(error).error)
-        return partial(on_done, log.start_offset)
+        return partial(self._deleted, before, on_done)
+
+    def _deleted(self, before: int, on_done: Callable[[int | ErrorCode], None]) -> None:
+        self._deletions.add(before, on_done)
+        self._advance_deletions()
 
     # --- appends
     # ---------------------------------------------------------------------------------------------
@@ -404,6 +469,14 @@ class DataPartition(LogPartition):
     def end_offset(self) -> int:
         """One past the last offset of the log."""
         return self.served.end_offset
+
+    def note_high_watermark(self) -> None:
+        """Have the next write of ``replication-offset-checkpoint`` say how far the log is
+        committed.
+        """
+        if self.stored.log is not None:
+            stored = self.stored
+            stored.checkpoints.high_watermarks.note(stored.topic, stored.index, self._shown_end)
 
     def visible_end(self, isolation: Isolation) -> int:
         """As in ``gateway.ports.services.Partition``."""

@@ -19,9 +19,11 @@ from gateway.ports.services import (
     OffsetAt,
     OffsetOutOfRange,
     Read,
+    ReplicaFetch,
     State,
 )
 from gateway.sources import log_reader
+from kwire.protocol import ErrorCode
 
 EMPTY_LOG: Final = LogView((), 0, 0, (), 0)
 
@@ -133,6 +135,15 @@ class LogPartition(abc.ABC):
         if limit == 1 and self.log_start_offset <= offset < self.high_watermark:
             return limit  # a short way for fetch.min.bytes=1, the default: any batch is enough
         return log_reader.bytes_available(self.served, offset, limit)
+
+    @property
+    def is_lagging(self) -> bool:
+        """As in ``gateway.ports.services.Partition``: never, as there is no other leader."""
+        return False
+
+    def note_fetch(self, fetch: ReplicaFetch) -> ErrorCode:
+        """As in ``gateway.ports.services.Partition``: there are no followers."""
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
         """As in ``gateway.ports.services.Partition``."""

@@ -68,6 +68,11 @@ class StoredLog:
         self._is_closed = False
 
     @property
+    def high_watermark_at_start(self) -> int:
+        """The high watermark that the last process knew, 0 without one."""
+        return self.checkpoints.high_watermarks.get(self.topic, self.index) or 0
+
+    @property
     def writable(self) -> UnifiedLog | None:
         """The log, if it can be changed."""
         return None if self.log is None or self.log.guard.reason else self.log

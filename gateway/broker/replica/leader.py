@@ -208,6 +208,17 @@ class Leader:
             return None
         return self._propose(state, state.isr | {one.broker_id})
 
+    def look_again(self) -> Proposal | None:
+        """Return the change of the ISR that adds a follower which might not join when it fetched:
+        another change was not decided, or its broker was fenced. A follower that has everything
+        need not fetch again, as its session leaves the partition out.
+        """
+        for one in self.followers.values():
+            proposal = self._expansion(one)
+            if proposal is not None:
+                return proposal
+        return None
+
     def check_lag(self, now: float) -> Proposal | None:
         """Return the change of the ISR that removes replicas which lag for too long, None without
         such ones or while another change is not decided. To be called twice in ``lag_s``.

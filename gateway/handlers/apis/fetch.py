@@ -1,4 +1,5 @@
-"""Fetch (key 1) of a consumer: returns whole batches below the high watermark, or waits for some.
+"""Fetch (key 1) of a consumer: returns whole batches below the high watermark, or waits for some;
+and of a follower, to which it returns the whole log, and which tells by it how far it is.
 
 ``gateway.handlers.fetch_sessions`` keeps the sessions of clients (KIP-227), and
 ``gateway.ports.services.ReadPolicy`` decides about replica ids and isolation levels.
@@ -10,12 +11,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.base.slices import pieces
-from gateway.handlers.access import Operation, may
+from gateway.broker.replica.follower_state import Contact
+from gateway.handlers.access import Operation, may, may_on_cluster
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
+from gateway.handlers.fetch_progress import diverging, is_settled, note_progress
 from gateway.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchedPartition
-from gateway.handlers.topic import end_of_epoch, partition_fault
+from gateway.handlers.topic import partition_fault
 from gateway.ports.pending_response import PendingResponse, WorkType
-from gateway.ports.services import FileRecords, Isolation, OffsetOutOfRange, Partition, State
+from gateway.ports.services import (
+    FileRecords,
+    Isolation,
+    OffsetOutOfRange,
+    Partition,
+    State,
+)
 from gateway.ports.streamed import WHOLE_MAX
 from kwire.messages.fetch_response import (
     AbortedTransaction,
@@ -112,6 +121,26 @@ def _answer(
     fetch: _Fetch, request: FetchRequest, context: Context
 ) -> FetchResponse | PendingResponse | Work:
     fetch.look_again()
+    if fetch.is_of_follower:
+        if fetch.size > WHOLE_MAX:
+            return _note_in_slices(fetch, request, context)
+        for one in fetch.wanted:
+            fetch.note(one)
+    return _wait(fetch, request, context)
+
+
+def _note_in_slices(fetch: _Fetch, request: FetchRequest, context: Context) -> Work:
+    """Note how far a follower of many partitions is."""
+    for one in fetch.wanted:
+        fetch.note(one)
+        yield None
+    answer = _wait(fetch, request, context)
+    return (yield from answer) if isinstance(answer, WorkType) else answer
+
+
+def _wait(
+    fetch: _Fetch, request: FetchRequest, context: Context
+) -> FetchResponse | PendingResponse | Work:
     if request.max_wait_ms <= 0 or fetch.is_ready():
         return fetch.answer()
     wait_ms = min(request.max_wait_ms, WAIT_MAX_MS)
@@ -140,7 +169,9 @@ class _Fetch:
         "_epoch",
         "_has_records",
         "_isolation",
+        "_may_replicate",
         "_overflows",
+        "_replica",
         "_session",
         "_version",
         "_wanted",
@@ -150,10 +181,18 @@ class _Fetch:
         self, request: FetchRequest, context: Context, session: FetchSession | None
     ) -> None:
         self._context = context
-        by_state = context.version >= _REPLICA_STATE
+        state = request.replica_state
+        #: Id and broker epoch of a follower.
+        self._replica = (
+            (state.replica_id, state.replica_epoch)
+            if context.version >= _REPLICA_STATE
+            else (request.replica_id, -1)
+        )
         self._isolation = context.gateway.partitions.policy.isolation(
-            request.replica_state.replica_id if by_state else request.replica_id,
-            request.isolation_level,
+            self._replica[0], request.isolation_level
+        )
+        self._may_replicate = self.is_of_follower and may_on_cluster(
+            context, Operation.CLUSTER_ACTION
         )
         # As in ReplicaManager: the server's limit lowers the client's, and both lower the number of
         # bytes that the client waits for, which it would never get.
@@ -172,7 +211,34 @@ class _Fetch:
         # for one partition counts.
         self._wanted: dict[tuple[Uuid | str, int], FetchedPartition] = {}
 
-    # --- what is asked for
+    # --- followers
+    # ---------------------------------------------------------------------------------------------
+
+    @property
+    def is_of_follower(self) -> bool:
+        """Whether a broker asks that follows the partitions."""
+        return self._isolation is Isolation.LOG_END
+
+    @property
+    def wanted(self) -> Collection[FetchedPartition]:
+        """The partitions that are asked for; of a session those that may have news."""
+        session = self._session
+        return list(self._wanted.values() if session is None else session.marked)
+
+    @property
+    def size(self) -> int:
+        """How many these are."""
+        return len(self._wanted if self._session is None else self._session.marked)
+
+    def note(self, one: FetchedPartition) -> None:
+        """Tell the log of a partition how far its follower is, once a request."""
+        session = self._session
+        if session is not None:
+            self._look_up(one)
+        contact = Contact(self._context.now) if session is None else session.contact
+        note_progress(one, *self._replica, contact)
+
+    # --- the partitions of the request
     # ---------------------------------------------------------------------------------------------
 
     def collect(self, topic: FetchTopic, asked: Iterable[FetchPartition]) -> None:
@@ -180,9 +246,7 @@ class _Fetch:
         name, topic_id, session = topic.topic, topic.topic_id, self._session
         sessions = self._context.gateway.fetch_sessions
         found = (
-            _found(name, topic_id, self._context)
-            if session is None
-            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self._topic(name, topic_id) if session is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
         for partition in asked:
             index = partition.partition
@@ -196,6 +260,7 @@ class _Fetch:
                 one.log = self._find(found, index)
                 self._wanted[topic_id if self._by_id else name, index] = one
             one.fetch_offset = partition.fetch_offset
+            one.follower_start_offset = partition.log_start_offset
             one.max_bytes = partition.partition_max_bytes
             one.leader_epoch = partition.current_leader_epoch
             one.last_fetched_epoch = partition.last_fetched_epoch
@@ -209,6 +274,27 @@ class _Fetch:
                     session, topic.topic, topic.topic_id, index
                 )
 
+    def _topic(self, name: str, topic_id: Uuid) -> Topic | ErrorCode:
+        """Find a topic, as this client may read it now."""
+        context = self._context
+        # As in Kafka: an unknown id gets UNKNOWN_TOPIC_ID, which reveals no name. With a name the
+        # authorization comes before existence, so that the error does not tell whether the topic
+        # exists.
+        if context.version >= _BY_ID:
+            found = topic_with_id(topic_id, context)
+            if found is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            found = topic_named(name, context)
+        allowed = (
+            self._may_replicate
+            if self.is_of_follower
+            else may(context, Operation.READ, name if found is None else found.name)
+        )
+        if not allowed:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found
+
     def _find(self, topic: Topic | ErrorCode, index: int) -> Partition | ErrorCode:
         if isinstance(topic, ErrorCode):
             return topic
@@ -216,7 +302,7 @@ class _Fetch:
 
     def _look_up(self, one: FetchedPartition) -> None:
         """Find the log of a partition of the session, as this client may read it now."""
-        one.log = self._find(_found(one.topic, one.topic_id, self._context), one.partition)
+        one.log = self._find(self._topic(one.topic, one.topic_id), one.partition)
         self._context.gateway.fetch_sessions.watch(one)
 
     def look_again(self) -> None:
@@ -271,7 +357,7 @@ class _Fetch:
                 enough -= found
                 if enough <= 0:
                     return True
-            elif _is_settled(one):
+            elif is_settled(one, self._isolation):
                 del session.marked[one]
         return False
 
@@ -382,7 +468,7 @@ class _Fetch:
         if session is not None:
             if size:
                 session.served(one)
-            elif _is_settled(one):
+            elif is_settled(one, self._isolation):
                 del session.marked[one]
             if not has_news:
                 return topic
@@ -397,15 +483,22 @@ class _Fetch:
         many if it has an error or a divergence.
         """
         log = wanted.log
-        if log is None or isinstance(log, ErrorCode) or partition_fault(log, wanted.leader_epoch):
+        if (
+            log is None
+            or isinstance(log, ErrorCode)
+            or wanted.fault
+            or partition_fault(log, wanted.leader_epoch)
+        ):
             return enough
-        if not log.log_start_offset <= wanted.fetch_offset <= log.high_watermark:
+        # Above the high watermark a consumer waits: it may have read from an earlier leader.
+        end = log.visible_end(Isolation.LOG_END)
+        if not log.log_start_offset <= wanted.fetch_offset <= end:
             return enough
         # More than the limit of the partition is never sent, so a wait for more would never end.
         most = max(1, min(enough, wanted.max_bytes))
         try:
             found = log.bytes_available(wanted.fetch_offset, most, self._isolation)
-            if found >= most or _diverging(log, wanted) is not None:
+            if found >= most or diverging(log, wanted) is not None:
                 return enough
             return found
         except OffsetOutOfRange:
@@ -413,7 +506,11 @@ class _Fetch:
 
     def _partition(self, wanted: FetchedPartition, response: FetchResponse) -> PartitionData:
         log = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wanted.log is None else wanted.log
-        fault = log if isinstance(log, ErrorCode) else partition_fault(log, wanted.leader_epoch)
+        fault = (
+            log
+            if isinstance(log, ErrorCode)
+            else wanted.fault or partition_fault(log, wanted.leader_epoch)
+        )
         if not isinstance(log, ErrorCode) and fault is ErrorCode.NONE:
             try:
                 return self._data(log, wanted)
@@ -431,18 +528,18 @@ class _Fetch:
         return data
 
     def _data(self, log: Partition, wanted: FetchedPartition) -> PartitionData:
-        diverging = _diverging(log, wanted)
+        apart = diverging(log, wanted)
         data = PartitionData(
             partition_index=wanted.partition,
             high_watermark=log.high_watermark,
             last_stable_offset=log.visible_end(Isolation.TXN_COMMITTED),
             log_start_offset=log.log_start_offset,
-            aborted_transactions=None if self._isolation is Isolation.HIGH_WATERMARK else [],
+            aborted_transactions=[] if self._isolation is Isolation.TXN_COMMITTED else None,
             # Empty, never null: several clients fail on null (KAFKA-18648).
             records=b"",
         )
-        if diverging is not None:
-            data.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+        if apart is not None:
+            data.diverging_epoch = EpochEndOffset(epoch=apart[0], end_offset=apart[1])
         else:
             most = max(0, min(wanted.max_bytes, self._bytes_left))
             aborted: list[AbortedTransaction] = []
@@ -453,7 +550,7 @@ class _Fetch:
                     for one in overlapping
                 ]
             else:
-                read = log.read(wanted.fetch_offset, most)
+                read = log.read(wanted.fetch_offset, most, self._isolation)
             # The first partition with records gets a whole batch, whatever the limits.
             if read.size and (not self._has_records or read.size <= self._bytes_left):
                 if aborted:
@@ -475,47 +572,3 @@ class _Fetch:
             response.node_endpoints = [
                 NodeEndpoint(node_id=gateway.node_id, host=endpoint.host, port=endpoint.port)
             ]
-
-
-def _diverging(log: Partition, wanted: FetchedPartition) -> tuple[int, int] | None:
-    """Return the (epoch, end offset) to which the client must truncate, if it sent the epoch of its
-    last record and that is not in this log (KIP-595); None if its log agrees with this one.
-
-    Raises OffsetOutOfRange where ``Partition.readRecords`` does.
-    """
-    if wanted.last_fetched_epoch < 0:
-        return None
-    if wanted.fetch_offset < log.log_start_offset:
-        raise OffsetOutOfRange(
-            f"offset {wanted.fetch_offset} is below the log start {log.log_start_offset}"
-        )
-    epoch, end = end_of_epoch(log, wanted.last_fetched_epoch)
-    if epoch < 0:
-        raise OffsetOutOfRange(f"epoch {wanted.last_fetched_epoch} is not in this log")
-    return (epoch, end) if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset else None
-
-
-def _is_settled(one: FetchedPartition) -> bool:
-    """Whether a partition of a session has nothing new for its client until its log advances."""
-    log = one.log
-    return (
-        log is not None
-        and not isinstance(log, ErrorCode)
-        and one.fetch_offset == log.high_watermark == one.high_watermark
-        and one.log_start_offset == log.log_start_offset
-    )
-
-
-def _found(name: str, topic_id: Uuid, context: Context) -> Topic | ErrorCode:
-    # As in Kafka: an unknown id gets UNKNOWN_TOPIC_ID, which reveals no name. With a name the
-    # authorization comes before existence, so that the error does not tell whether the topic
-    # exists.
-    if context.version >= _BY_ID:
-        found = topic_with_id(topic_id, context)
-        if found is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-    else:
-        found = topic_named(name, context)
-    if not may(context, Operation.READ, name if found is None else found.name):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found

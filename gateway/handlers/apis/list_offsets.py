@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.handlers.access import Operation, may
 from gateway.handlers.apis import list_offsets_old
 from gateway.handlers.topic import epoch_fault
-from gateway.ports.services import OffsetAt, State
+from gateway.ports.services import Isolation, OffsetAt, State
 from gateway.ports.streamed import Streamed, filled, respond
 from kwire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -25,7 +25,7 @@ from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
-    from gateway.ports.services import Isolation, Partition
+    from gateway.ports.services import Partition
     from kwire.message import Message
     from kwire.messages.list_offsets_request import (
         ListOffsetsPartition,
@@ -57,6 +57,8 @@ _SINCE: Final = {
 #: The first version whose clients know OFFSET_NOT_AVAILABLE (KIP-207).
 _OFFSET_NOT_AVAILABLE: Final = 5
 _NOWHERE: Final = OffsetAt(-1, -1, -1)
+#: No record that the client may see has the timestamp.
+_NOT_YET: Final = OffsetAt(-1, -1, -1)
 
 
 def handle(request: Any, context: Context) -> Message | Streamed:
@@ -108,6 +110,13 @@ def _answer(
     if isinstance(log, ErrorCode):
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=log)
     found = _look_up(log, asked.timestamp, log.visible_end(isolation))
+    # An earlier leader may have told of an offset that is above this high watermark: a client that
+    # hears of a smaller one takes records for lost (KIP-207).
+    is_unsure = log.is_lagging and isolation is not Isolation.LOG_END
+    if is_unsure and (asked.timestamp == LATEST or found is _NOT_YET):
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index, error_code=_not_available(context)
+        )
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
         timestamp=found.timestamp,
@@ -127,13 +136,14 @@ def _log(name: str, asked: ListOffsetsPartition, context: Context) -> Partition 
     if log.state is State.LOADING:
         # An error rather than offset 0: a client that takes an end below its own position for true
         # loses data, or stops (Spark).
-        since = _OFFSET_NOT_AVAILABLE
-        return (
-            ErrorCode.OFFSET_NOT_AVAILABLE
-            if context.version >= since
-            else ErrorCode.LEADER_NOT_AVAILABLE
-        )
+        return _not_available(context)
     return epoch_fault(log, asked.current_leader_epoch) or log
+
+
+def _not_available(context: Context) -> ErrorCode:
+    if context.version >= _OFFSET_NOT_AVAILABLE:
+        return ErrorCode.OFFSET_NOT_AVAILABLE
+    return ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _look_up(partition: Partition, timestamp: int, end: int) -> OffsetAt:
@@ -150,4 +160,4 @@ def _look_up(partition: Partition, timestamp: int, end: int) -> OffsetAt:
         if timestamp == MAX_TIMESTAMP
         else partition.offset_for_timestamp(timestamp)
     )
-    return found if found is not None and found.offset < end else _NOWHERE
+    return found if found is not None and found.offset < end else _NOT_YET

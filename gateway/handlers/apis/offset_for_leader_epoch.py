@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.handlers.access import Operation, may
+from gateway.handlers.access import Operation, may, may_on_cluster
 from gateway.handlers.topic import end_of_epoch, partition_fault
 from gateway.ports.streamed import filled, respond
 from kwire.messages.offset_for_leader_epoch_response import (
@@ -57,6 +57,9 @@ def _answer(topic: str, asked: OffsetForLeaderPartition, context: Context) -> Ep
 
 
 def _log(topic: str, asked: OffsetForLeaderPartition, context: Context) -> Partition | ErrorCode:
-    if not may(context, Operation.DESCRIBE, topic):
+    # Followers of old releases ask, too.
+    if not (
+        may(context, Operation.DESCRIBE, topic) or may_on_cluster(context, Operation.CLUSTER_ACTION)
+    ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return context.gateway.partitions.find(topic, asked.partition)

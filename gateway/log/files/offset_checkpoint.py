@@ -22,6 +22,8 @@ from kwire.metadata_log.open_file import read_regular
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 #: Records before the offset were deleted by a client.
 LOG_START: Final = "log-start-offset-checkpoint"
+#: The offset is the high watermark, as far as the replica knows.
+REPLICATION: Final = "replication-offset-checkpoint"
 #: Records before the offset were compacted once.
 CLEANER: Final = "cleaner-offset-checkpoint"
 _BYTES_MAX: Final = 64 * MIB
@@ -141,8 +143,9 @@ class Checkpoints:
         self.recovery_points = OffsetCheckpoint(data_dir / RECOVERY_POINT, disk, problems)
         self.log_starts = OffsetCheckpoint(data_dir / LOG_START, disk, problems)
         self.cleaned = OffsetCheckpoint(data_dir / CLEANER, disk, problems)
+        self.high_watermarks = OffsetCheckpoint(data_dir / REPLICATION, disk, problems)
 
     def forget(self, topic: str, partition: int) -> None:
         """The partition is deleted, or begins anew. Raises DiskFailed."""
-        for one in (self.recovery_points, self.log_starts, self.cleaned):
+        for one in (self.recovery_points, self.log_starts, self.cleaned, self.high_watermarks):
             one.write(topic, partition, None)

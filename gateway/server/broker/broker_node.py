@@ -14,6 +14,7 @@ from gateway.log.files.clean_shutdown import take_clean_shutdown, write_clean_sh
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
 from gateway.ports.services import THIS_NODE
+from gateway.server.broker.alter_partition_manager import AlterPartitionManager
 from gateway.server.broker.auto_topic_creation_manager import AutoTopicCreationManager, NewTopics
 from gateway.server.broker.broker_lifecycle_manager import BrokerLifecycleManager
 from gateway.server.broker.data_log_cleaner import DataLogCleaner
@@ -21,6 +22,7 @@ from gateway.server.broker.internal_topic import InternalTopic
 from gateway.server.broker.producer_id_manager import ProducerIdManager
 from gateway.server.broker.recovery_points import RecoveryPoints
 from gateway.server.broker.replica_manager import ReplicaManager
+from gateway.server.broker.replica_tasks import ReplicaTasks
 from gateway.server.broker.transaction_driver import TransactionDriver
 from gateway.server.quorum.own_requests import OwnRequests
 from kwire.messages.broker_registration_request import (
@@ -55,7 +57,7 @@ class BrokerSettings(NamedTuple):
     session_timeout_s: float
     registration_timeout_s: float
     fsync: bool
-    retention_check_interval_s: float
+    retention_check_s: float
     replica_lag_s: float
 
 
@@ -84,20 +86,22 @@ class BrokerNode:
         """
         self._data_dir, self._node_id = data_dir, registration.broker_id
         self._disk, self._reports = Disk(fsync=settings.fsync), reports
-        self._settings = settings
         registration.previous_broker_epoch = take_clean_shutdown(data_dir, self._disk)
         self.lifecycle = BrokerLifecycle(registration)
         requests = OwnRequests(controllers, THIS_NODE, _RESPONSE_S)
+        self._isrs = AlterPartitionManager(self.lifecycle, requests, reports)
         self.replicas = ReplicaManager(
             data_dir,
-            registration.broker_id,
-            registration.cluster_id,
-            registration.incarnation_id,
+            registration,
             checkpoints,
             reports,
             fsync=settings.fsync,
             lag_s=settings.replica_lag_s,
             broker_epoch=lambda: self.lifecycle.epoch,
+            propose=self._isrs.submit,
+        )
+        self._replica_tasks = ReplicaTasks(
+            self.replicas, checkpoints, reports, settings.retention_check_s, settings.replica_lag_s
         )
         self._cleaner = DataLogCleaner(self.replicas, self._disk, reports)
         self.producer_ids = ProducerIdManager(registration.broker_id, self.lifecycle, requests)
@@ -132,9 +136,8 @@ class BrokerNode:
         """Run all tasks until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.replicas.run)
-            nursery.start_soon(
-                self.replicas.clean_regularly, self._settings.retention_check_interval_s
-            )
+            nursery.start_soon(self._replica_tasks.run)
+            nursery.start_soon(self._isrs.run)
             nursery.start_soon(self._cleaner.run)
             nursery.start_soon(RecoveryPoints(self.replicas, self._reports).run)
             nursery.start_soon(self.producer_ids.run)
@@ -156,6 +159,7 @@ class BrokerNode:
 
     def close(self) -> None:
         """Write everything to disk, and note a clean shutdown."""
+        self._replica_tasks.save_high_watermarks()
         if not self.replicas.close():
             return
         try:

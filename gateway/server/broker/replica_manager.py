@@ -1,8 +1,8 @@
 """Keeps the partitions of created topics that the image assigns to this node: makes, opens, leads
 and deletes their logs (``ReplicaManager``, ``LogManager``).
 
-There is no replication: a partition with further replicas is kept, and not led for producers. The
-image tells which partitions there are; a task follows it, and threads do what waits for the disk.
+The image tells which partitions there are; a task follows it, and threads do what waits for the
+disk. The regular work is in ``replica_tasks``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from gateway.base.wall_clock import wall_ms
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
 from gateway.log.partition.partition_directories import (
@@ -38,11 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gateway.broker.produce.validation import TopicRules
+    from gateway.broker.replica.isr import Proposal
     from gateway.log.files.offset_checkpoint import Checkpoints
     from gateway.log.files.problem import Problem
     from gateway.log.partition.log_settings import LogSettings
     from gateway.server.logging.logs import Reports
     from kwire.cluster import Delta, Image
+    from kwire.messages.broker_registration_request import BrokerRegistrationRequest
     from kwire.messages.partition_record import PartitionRecord
     from kwire.messages.register_broker_record import RegisterBrokerRecord
     from kwire.uuid import Uuid
@@ -57,25 +58,27 @@ class ReplicaManager:
     def __init__(
         self,
         data_dir: Path,
-        node_id: int,
-        cluster_id: str,
-        incarnation: Uuid,
+        registration: BrokerRegistrationRequest,
         checkpoints: Checkpoints,
         reports: Reports,
         *,
         fsync: bool,
         lag_s: float,
         broker_epoch: Callable[[], int],
+        propose: Callable[[DataPartition, Proposal], None],
     ) -> None:
-        """``incarnation``: that of the registration of this broker. An image that has it has
+        """An image that has the incarnation of ``registration``, which is this broker's, has
         everything that was committed before this start. ``checkpoints``: of ``data_dir``.
         ``lag_s``: ``replica.lag.time.max.ms``. ``broker_epoch`` returns that of this broker.
+        ``propose`` has the controller asked for a change of an ISR.
         """
-        self._broker = Broker(node_id, self._registered, broker_epoch, trio.current_time, lag_s)
+        self._node_id = node_id = registration.broker_id
+        self._broker = Broker(
+            node_id, self._registered, broker_epoch, trio.current_time, propose, lag_s
+        )
         self._data_dir = data_dir
-        self._node_id = node_id
-        self._cluster_id = cluster_id
-        self._incarnation = incarnation
+        self._cluster_id = registration.cluster_id
+        self._incarnation = registration.incarnation_id
         self._reports = reports
         self._disk = Disk(fsync=fsync)
         self.checkpoints = checkpoints
@@ -91,6 +94,7 @@ class ReplicaManager:
         self._opening = 0
         self._notices: list[Callable[[], None]] = []  # reports of threads, for the event loop
         self._wake = trio.Event()
+        self._brokers_changed = trio.Event()
         self._moved = Callbacks()
         #: Set when every partition of the first image that counts is open.
         self.loaded = trio.Event()
@@ -113,6 +117,9 @@ class ReplicaManager:
             self._changed.update(dict.fromkeys(delta.changed_topics()))
         if delta is None or delta.changes("configs"):
             self._settings = {}
+        if delta is None or delta.changes("brokers"):
+            # A follower may have become one that can join.
+            self._brokers_changed.set()
         self._wake.set()
 
     def _follow(self, name: str, image: Image) -> None:
@@ -191,17 +198,13 @@ class ReplicaManager:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if partition.state is State.LOADING else partition
 
     def find_writable(self, topic_id: Uuid, index: int) -> DataPartition | ErrorCode:
-        """As in ``Replicas``. NOT_ENOUGH_REPLICAS for a partition with further replicas: they
-        would not get the records.
-        """
+        """As in ``Replicas``."""
         image = self._image
         record = None if image is None else image.partitions.get(topic_id, {}).get(index)
         if record is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if record.leader != self._node_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if record.replicas != [self._node_id]:
-            return ErrorCode.NOT_ENOUGH_REPLICAS
         return self.find(record)
 
     def find_led(self, record: PartitionRecord) -> DataPartition | None:
@@ -270,15 +273,10 @@ class ReplicaManager:
                         nursery.start_soon(self._perform, partition, jobs, threads)
                 self._note_loaded()
 
-    async def clean_regularly(self, interval_s: float) -> None:
-        """Have all partitions cleaned at each interval (``log.retention.check.interval.ms``), for
-        ever.
-        """
-        while True:
-            await trio.sleep(interval_s)
-            for partition in self.partitions:
-                partition.clean(wall_ms())
-                await trio.lowlevel.checkpoint()
+    async def brokers_changed(self) -> None:
+        """Return when the image has other registrations of brokers."""
+        await self._brokers_changed.wait()
+        self._brokers_changed = trio.Event()
 
     async def _perform(
         self, partition: DataPartition, jobs: list[Job], threads: trio.CapacityLimiter

@@ -426,6 +426,25 @@ _BROKER: Final = (
         "Opening a partition has cut off the end of its log, as after a crash of the machine.",
     ),
     _event(
+        "isr changed",
+        "info",
+        "partition isr before partition_epoch",
+        "The controller has changed the in-sync replicas of a partition that this broker leads, "
+        "from `before` to `isr`.",
+    ),
+    _event(
+        "isr not changed",
+        "warning",
+        "partition partitions error",
+        "The controller has refused, with `error`, a change of the in-sync replicas of "
+        "`partition`, or of all `partitions` of a request. The leader asks again, or takes the "
+        "state from the metadata log.",
+    ),
+    _problem(
+        "high watermarks not saved",
+        "`replication-offset-checkpoint` could not be written; the next write tries again.",
+    ),
+    _event(
         "partition cleaned",
         "info",
         "partition deleted",

@@ -61,7 +61,7 @@ def open_broker(
                 session_timeout_s=config.broker_session_timeout_ms / 1000,
                 registration_timeout_s=config.initial_broker_registration_timeout_ms / 1000,
                 fsync=config.metadata_log_fsync,
-                retention_check_interval_s=config.log_retention_check_interval_ms / 1000,
+                retention_check_s=config.log_retention_check_interval_ms / 1000,
                 replica_lag_s=config.replica_lag_time_max_ms / 1000,
             ),
             offsets_topic=_offsets_topic(config),

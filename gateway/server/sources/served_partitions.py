@@ -70,6 +70,16 @@ class ConsumersOnly:
         return Isolation.TXN_COMMITTED if committed else Isolation.HIGH_WATERMARK
 
 
+class Replicated:
+    """``gateway.ports.services.ReadPolicy`` of a broker, whose partitions have followers."""
+
+    def isolation(self, replica_id: int, isolation_level: int) -> Isolation:
+        """Return that of a follower for the id of a broker (``FetchIsolation.of``)."""
+        if replica_id >= 0:
+            return Isolation.LOG_END
+        return ConsumersOnly().isolation(replica_id, isolation_level)
+
+
 class ServedPartitions:
     """``gateway.ports.services.Partitions``. A topic that does not come from the image has a
     function that finds its partitions by their index.
@@ -88,7 +98,7 @@ class ServedPartitions:
         """``quorum``: the node's own, whose image has the created topics. ``replicas``: their
         records, where this node keeps them.
         """
-        self.policy: ReadPolicy = ConsumersOnly()
+        self.policy: ReadPolicy = ConsumersOnly() if replicas is None else Replicated()
         self._node_id = node_id
         self._quorum = quorum
         self._replicas = replicas

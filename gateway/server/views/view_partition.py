@@ -15,12 +15,14 @@ from gateway.ports.services import (
     OffsetAt,
     OffsetOutOfRange,
     Read,
+    ReplicaFetch,
     State,
 )
 from gateway.ports.view_topics import VIEW_TOPICS, VIEWS, view_topic
 from gateway.server.views.view_maker import ViewMaker
 from gateway.views.encode import end_marker_batch
 from kwire.cluster import view_offsets as offsets
+from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -112,6 +114,15 @@ class ViewPartition:
             raise OffsetOutOfRange(
                 f"{offset} is within a snapshot that the log does not begin with"
             )
+
+    @property
+    def is_lagging(self) -> bool:
+        """As in ``gateway.ports.services.Partition``: never."""
+        return False
+
+    def note_fetch(self, fetch: ReplicaFetch) -> ErrorCode:
+        """As in ``gateway.ports.services.Partition``: there are no followers."""
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
         """The offset of the first record of the metadata log at ``timestamp`` or later: the next

@@ -22,20 +22,22 @@ from gateway.ports.services import (
     AbortedTransaction,
     Chunk,
     Endpoint,
-    FileRange,
     FileRecords,
     Isolation,
     OffsetAt,
     OffsetOutOfRange,
     Read,
+    ReplicaFetch,
     State,
 )
 from gateway.ports.streamed import Streamed
 from gateway.ports.work import completed
 from gateway.server.scheduling.streamed_encoder import StreamedEncoder
 from gateway.server.sources.served_partitions import ServedPartitions, served_partitions
+from gateway.sources.log_reader import content
 from kwire.cluster.image import Image
 from kwire.messages.envelope_response import EnvelopeResponse
+from kwire.protocol import ErrorCode
 
 CLUSTER_ID = "Yo6qPvu0S9igQhobMQ-jbw"
 NODE = 7
@@ -79,7 +81,7 @@ class MemoryPartition:
         return self.batches[-1].last + 1 if self.batches else self.log_start_offset
 
     def visible_end(self, isolation: Isolation) -> int:
-        if isolation is Isolation.HIGH_WATERMARK:
+        if isolation is not Isolation.TXN_COMMITTED:
             return self.high_watermark
         return min(self.open_transaction_at, self.high_watermark)
 
@@ -125,6 +127,14 @@ class MemoryPartition:
         if not self.log_start_offset <= offset <= self.high_watermark:
             raise OffsetOutOfRange(offset)
         return [batch for batch in self.batches if batch.last >= offset]
+
+    is_lagging: bool = False
+    fetches: list[ReplicaFetch] = field(default_factory=list)
+    fault_of_followers: ErrorCode = ErrorCode.NONE
+
+    def note_fetch(self, fetch: ReplicaFetch) -> ErrorCode:
+        self.fetches.append(fetch)
+        return self.fault_of_followers
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
         found = (
@@ -175,9 +185,8 @@ class Rules:
 
 
 def content_of(chunk: Chunk) -> bytes:
-    """The bytes of a chunk that is in memory."""
-    assert not isinstance(chunk, FileRange)
-    return bytes(chunk)
+    """The bytes of a chunk."""
+    return content([chunk])
 
 
 @dataclass

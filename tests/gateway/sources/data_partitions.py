@@ -54,6 +54,7 @@ def broker(**more: Any) -> Broker:
         lambda broker_id: RegisterBrokerRecord(broker_id=broker_id, broker_epoch=100, fenced=False),
         lambda: 100,
         more.get("now", lambda: 0.0),
+        more.get("propose", lambda partition, proposal: None),
         30.0,
     )
 

@@ -75,7 +75,10 @@ def test_while_loading_nothing_is_said_of_epochs() -> None:
     assert ask(world, 4, 1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_asking_needs_the_right_to_describe() -> None:
+def test_asking_needs_the_right_to_describe_the_topic_or_to_be_a_broker() -> None:
     world = World()
-    world.authorizer.forbidden = {("DESCRIBE", "TOPIC", "__cluster_metadata")}
+    of_topic = ("DESCRIBE", "TOPIC", "__cluster_metadata")
+    world.authorizer.forbidden = {of_topic, ("CLUSTER_ACTION", "CLUSTER", "kafka-cluster")}
     assert ask(world, 4, 1).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    world.authorizer.forbidden = {of_topic}
+    assert ask(world, 4, 1).error_code == ErrorCode.NONE
