@@ -43,6 +43,7 @@ class OwnBrokers(OwnCluster):
             "data.dir": str(node.log_dir),
             # The names of Kafka's nodes in ``tools.kafka``: brokers find one another by them.
             "listeners": f"BROKER://{node.broker_address}",
+            "inter.broker.listener.name": "BROKER",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
             **self.quorum,

@@ -16,7 +16,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         "delegation.", "command.config"),
     "Metadata quorum": ("controller.", "metadata.max.idle", "replica.id", "quorum.history"),
     "Broker": ("auto.create", "num.partitions", "default.replication", "initial.broker",
-        "transaction"),
+        "transaction", "inter.broker", "replica.fetch", "replica.socket"),
     "Controller": ("broker.", "auto.leader", "leader.imbalance", "unclean.", "metadata.audit."),
     "Log and snapshots": ("metadata.log.", "metadata.max.", "snapshot.", "log.retention."),
     "View topics": ("metadata.views.",),

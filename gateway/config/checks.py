@@ -190,8 +190,19 @@ def _client_listener_problems(config: Config) -> list[str]:
     ]
 
 
+def _broker_listener_problems(config: Config) -> list[str]:
+    name = config.inter_broker_listener_name
+    names = [one.name for one in config.listeners]
+    if name is None or (name in names and name not in config.controller_listener_names):
+        return []
+    return [
+        f"inter.broker.listener.name: {name} is no listener for clients: name one of listeners "
+        f"({', '.join(names)}) that is not in controller.listener.names"
+    ]
+
+
 def _controller_problems(config: Config) -> list[str]:
-    problems = _client_listener_problems(config)
+    problems = [*_client_listener_problems(config), *_broker_listener_problems(config)]
     if config.is_broker and len(config.controller_quorum_voters) > 1:
         problems.append(
             "process.roles: a broker is offered on a quorum of one node, because records are not "

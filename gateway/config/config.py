@@ -95,6 +95,49 @@ class Config:
         unit="ms",
         at_least=1,
     )
+    inter_broker_listener_name: str | None = key(
+        None,
+        "Name of the listener at which this broker fetches from the others; all of them have one "
+        "of this name. Default: the first of listeners that is for clients.",
+    )
+    replica_fetch_wait_max_ms: int = key(
+        500,
+        "How long the leader of partitions may wait for records before it answers a follower. "
+        "Less than replica.lag.time.max.ms.",
+        unit="ms",
+        at_least=0,
+    )
+    replica_fetch_min_bytes: int = key(
+        1,
+        "Size of the records for which the leader answers a follower at once.",
+        unit="bytes",
+        at_least=1,
+    )
+    replica_fetch_max_bytes: int = key(
+        MIB,
+        "Size of the records of one partition in an answer to a follower; a batch that is larger "
+        "comes alone.",
+        unit="bytes",
+        at_least=1,
+    )
+    replica_fetch_response_max_bytes: int = key(
+        10 * MIB,
+        "Size of the records in an answer to a follower.",
+        unit="bytes",
+        at_least=1,
+    )
+    replica_fetch_backoff_ms: int = key(
+        1000,
+        "Pause of a follower after an error: of a partition, or of the connection to the leader.",
+        unit="ms",
+        at_least=0,
+    )
+    replica_socket_timeout_ms: int = key(
+        30_000,
+        "How long a follower waits for an answer, beside replica.fetch.wait.max.ms.",
+        unit="ms",
+        at_least=1,
+    )
     broker_heartbeat_interval_ms: int = key(
         2000,
         "Interval of the broker's heartbeats to the controller.",
@@ -834,6 +877,14 @@ class Config:
             for listener in self.listeners
             if listener.name in self.controller_listener_names
         )
+
+    @property
+    def broker_listener_name(self) -> str:
+        """The name of the listener at which brokers find one another."""
+        if self.inter_broker_listener_name is not None:
+            return self.inter_broker_listener_name
+        names = (one.name for one in self.listeners)
+        return next(name for name in names if name not in self.controller_listener_names)
 
     def listener_max_connections(self, listener: str) -> int | None:
         """``listener.name.NAME.max.connections``, or None where that is not set."""

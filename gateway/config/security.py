@@ -39,6 +39,7 @@ MECHANISM_KEYS: Final = ("sasl.jaas.config", "connections.max.reauth.ms")
 #: tokens, and the token of the management port.
 NODE_KEYS: Final = (
     "sasl.mechanism.controller.protocol",
+    "sasl.mechanism.inter.broker.protocol",
     "delegation.token.secret.key",
     "management.token",
 )

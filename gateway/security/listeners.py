@@ -37,6 +37,7 @@ _CLIENT_AUTH: Final = ("none", "requested", "required")
 #: Keys of a server that a client does not have.
 _OF_SERVERS: Final = frozenset({"ssl.client.auth", "ssl.principal.mapping.rules"})
 _CONTROLLER_MECHANISM: Final = "sasl.mechanism.controller.protocol"
+_BROKER_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
 _USER: Final = "user_"
 
 
@@ -78,7 +79,19 @@ def node_security(config: Config) -> ClientSecurity:
 
     Blocks on files. Raises ConfigError.
     """
-    listener = config.controller_listener_names[0]
+    return _security_as(config, config.controller_listener_names[0], _CONTROLLER_MECHANISM)
+
+
+def broker_security(config: Config) -> ClientSecurity:
+    """Return how this broker connects to the others: with the security of its own listener for
+    brokers, since all brokers have the same.
+
+    Blocks on files. Raises ConfigError.
+    """
+    return _security_as(config, config.broker_listener_name, _BROKER_MECHANISM)
+
+
+def _security_as(config: Config, listener: str, mechanism_key: str) -> ClientSecurity:
     protocol = config.security_protocol(listener)
     keys = of_listener(config.security, listener)
     tls = {
@@ -89,17 +102,17 @@ def node_security(config: Config) -> ClientSecurity:
     values = tls if protocol.endswith("SSL") else {}
     values["security.protocol"] = protocol
     if protocol.startswith("SASL"):
-        mechanism = config.security.get(_CONTROLLER_MECHANISM, "")
+        mechanism = config.security.get(mechanism_key, "")
         if mechanism not in MECHANISMS:
             raise ConfigError(
-                f"{_CONTROLLER_MECHANISM}: {mechanism or 'missing'}: set it to one of"
+                f"{mechanism_key}: {mechanism or 'missing'}: set it to one of"
                 f" {', '.join(MECHANISMS)}"
             )
         jaas = f"{mechanism.lower()}.sasl.jaas.config"
         if jaas not in keys:
             raise ConfigError(
                 f"listener.name.{listener.lower()}.{jaas}: missing: this node needs a user name to"
-                " connect to the other voters"
+                " connect to the other nodes"
             )
         values |= {"sasl.mechanism": mechanism, "sasl.jaas.config": keys[jaas]}
     try:

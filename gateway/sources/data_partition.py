@@ -31,6 +31,7 @@ from gateway.sources.append_counts import AppendCounts
 from gateway.sources.commit_waits import CommitWaits, DeletionWaits
 from gateway.sources.committed_reads import bytes_committed, read_committed
 from gateway.sources.committed_view import up_to_high_watermark
+from gateway.sources.follower_appends import FollowerAppends
 from gateway.sources.leader_appends import LeaderAppends
 from gateway.sources.log_partition import LogPartition
 from gateway.sources.partition_append import Outcome, PartitionAppend
@@ -121,6 +122,8 @@ class DataPartition(LogPartition):
         self._appends = LeaderAppends(
             self.stored, self._jobs, counts, clock, self._publish, self._answer
         )
+        #: Carries out what a fetcher asks of the log, while another broker leads.
+        self.follower = FollowerAppends(self.stored, self._jobs, clock, self._commit_up_to)
         #: The decisions of the leader, once the log is open; None while this node follows.
         self.leader: Leader | None = None
         self._waits = CommitWaits()
@@ -146,7 +149,7 @@ class DataPartition(LogPartition):
             or record.leader_epoch != self._epoch
             or self.stored.fault is not None
         )
-        self._record, self._epoch = record, record.leader_epoch
+        self._record, self._epoch, self.follower.epoch = record, record.leader_epoch, None
         if begins:
             self._appends.epoch = record.leader_epoch
             log = self.stored.log if self._jobs.are_done else None
@@ -158,14 +161,22 @@ class DataPartition(LogPartition):
             self.leader.lead(record, self.leader.end_offset, self._broker.now())
             self.check_replicas()
 
-    def follow(self) -> None:
+    def follow(self, record: PartitionRecord) -> None:
         """This node keeps the partition, and does not lead it."""
-        self._resign()
+        if self._record is not None or record.leader_epoch != self._epoch:
+            self._resign()
+        self._epoch = self.follower.epoch = record.leader_epoch
         if self.stored.log is None:
             self._jobs.submit(self.stored.open)
 
+    def when_open(self, on_done: Callable[[], None]) -> None:
+        """Call ``on_done`` on the event loop when everything that is to be done with the log now is
+        done; it may be that it cannot be opened.
+        """
+        self._jobs.submit(lambda: on_done)
+
     def _resign(self) -> None:
-        self._record = self._appends.epoch = self.leader = None
+        self._record = self._appends.epoch = self.leader = self.follower.epoch = None
         self._waits.give_up(_NOT_LEADER)
         self._deletions.give_up(_NOT_LEADER)
         self._advanced()
@@ -174,7 +185,7 @@ class DataPartition(LogPartition):
         """Write everything to disk and close the files; there are no jobs any more. Raises
         LogError.
         """
-        self._record = self._appends.epoch = self.leader = None
+        self._record = self._appends.epoch = self.leader = self.follower.epoch = None
         self.stored.close()
 
     def delete(self, remove: Callable[[Path], None]) -> None:
@@ -315,7 +326,7 @@ class DataPartition(LogPartition):
         were silent for long, and a log opened again that could not be opened; ``now_ms`` is the
         wall clock.
         """
-        if self.stored.fault is not None and self.is_leader:
+        if self.stored.fault is not None:
             self._reopen()
         elif self.stored.log is not None:
             self._jobs.submit(partial(self._clean, now_ms))
@@ -449,6 +460,14 @@ class DataPartition(LogPartition):
         self.serve(view, notify=moved or has_grown)
         if leader is not None and self._waits:
             self._waits.commit(self._high_watermark, leader.fault_of_commit())
+
+    def _commit_up_to(self, leaders_high_watermark: int) -> None:
+        """The log has what the leader sent with this high watermark."""
+        reader = self.stored.reader
+        if reader is not None:
+            committed = min(leaders_high_watermark, reader.view.end_offset)
+            self._high_watermark = max(self._high_watermark, committed)
+        self._publish()
 
     def _limit(self, view: LogView) -> bool:
         """Find the ends for consumers in ``view``; whether one has moved."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import bisect
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.log.files.disk import Disk, doing
 from gateway.log.files.partition_metadata import FILE_NAME, format_topic_id
-from gateway.log.partition.log_loader import KnownPart, load_log
+from gateway.log.partition.log_loader import KnownPart, iter_headers, load_log
 from gateway.log.partition.log_settings import LogSettings
 from gateway.log.partition.roll_policy import rolls_when_told
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.reading.own_log import OwnLog
+from gateway.log.segments.batch_check import Checked
+from gateway.log.segments.segment import scan_segment
 from gateway.log.segments.segment_swap import finish_swaps
 from gateway.sources.producer_log import ProducerLog
 
@@ -25,6 +28,26 @@ class OpenedLog(NamedTuple):
     log: UnifiedLog
     reader: OwnLog
     producers: ProducerLog
+
+
+def read_producers(log: UnifiedLog, recovery_point: int) -> ProducerLog:
+    """Return the producers of a log that was cut, from its newest snapshot and the batches behind
+    it (``UnifiedLog.rebuildProducerState``). Raises LogError.
+    """
+    producers = ProducerLog(log.directory, log.disk)
+    folded = producers.begin(recovery_point)
+
+    def note(checked: Checked) -> None:
+        for header in iter_headers(checked):
+            producers.fold(header, checked.data)
+
+    first = max(0, bisect.bisect_right(log.bases, folded) - 1)
+    with doing("read", log.directory):
+        for base in log.bases[first:]:
+            interval = log.settings.index_interval_bytes
+            scan_segment(log.directory, base, interval, 0, note, gaps=True)
+    producers.finish(log.bases, log.end_offset)
+    return producers
 
 
 def open_log(

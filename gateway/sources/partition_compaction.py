@@ -30,11 +30,14 @@ _T = TypeVar("_T")
 
 
 class Plan(NamedTuple):
-    """The compaction of ``log`` that is due, and how much of it is not clean."""
+    """The compaction of ``log`` that is due, and how much of it is not clean. ``truncations``:
+    those that the log had had.
+    """
 
     log: UnifiedLog
     cleanable: Cleanable
     compaction: Compaction
+    truncations: int
 
 
 class PartitionCompaction:
@@ -85,7 +88,9 @@ class PartitionCompaction:
 
         def work(log: UnifiedLog) -> bool:
             stored = self._stored
-            stored.checkpoints.cleaned.write(stored.topic, stored.index, end)
+            # The log may have been cut since.
+            offset = min(end, log.end_offset)
+            stored.checkpoints.cleaned.write(stored.topic, stored.index, offset)
             return True
 
         self._jobs.submit(partial(self._with_log, work, on_done))
@@ -147,6 +152,7 @@ def plan(
             },
             aborted=producers.aborted,
         ),
+        log.truncations,
     )
 
 
@@ -156,7 +162,8 @@ def replace(
     """Put the new segment in the place of the segments ``bases``; False if the log is not the same
     any more, as after the deletion of one of them. Raises LogError.
     """
-    if log is made_for.log and set(bases) <= set(log.bases[:-1]):
+    is_same = log is made_for.log and log.truncations == made_for.truncations
+    if is_same and set(bases) <= set(log.bases[:-1]):
         log.swap_closed(bases)
         with log.guard.several_steps():
             producers.compacted(bases, log.bases)

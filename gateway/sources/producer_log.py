@@ -184,6 +184,18 @@ class ProducerLog:
         # In one step, in order: readers go through them.
         self._indexes = dict(sorted(indexes.items()))
 
+    def remove_snapshots_behind(self, offset: int) -> None:
+        """The log is about to be cut at ``offset``: snapshots behind it would describe records that
+        are gone, where others come. Raises DiskFailed.
+        """
+        with doing("read", self._directory):
+            names = [entry.name for entry in self._directory.iterdir()]
+        doomed = [name for name in names if _is_snapshot_behind(name, offset)]
+        for name in doomed:
+            self._disk.remove(self._directory / name)
+        if doomed:
+            self._disk.sync_directory(self._directory)
+
     def close(self, end_offset: int | None = None) -> None:
         """Close the files; ``end_offset``: that of a log that is on disk as a whole, so that Kafka
         need not read it. Raises DiskFailed.
@@ -283,3 +295,8 @@ class ProducerLog:
 
     def _snapshot_path(self, offset: int) -> Path:
         return self._directory / f"{offset:020d}{SNAPSHOT_SUFFIX}"
+
+
+def _is_snapshot_behind(name: str, offset: int) -> bool:
+    match = _SNAPSHOT.fullmatch(name)
+    return match is not None and int(match[1]) > offset

@@ -23,7 +23,7 @@ from gateway.log.partition.roll_policy import rolls_by_size_and_age
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.reading.own_log import OwnLog
 from gateway.log.segments.batch_check import Batch
-from gateway.sources.opened_log import OpenedLog, open_log
+from gateway.sources.opened_log import OpenedLog, open_log, read_producers
 from gateway.sources.producer_log import ProducerLog
 from kwire.protocol import ErrorCode
 
@@ -160,6 +160,16 @@ class StoredLog:
         assert self.reader is not None, "the log is open"
         with doing("read", self.directory):
             self.reader.refresh()
+
+    def reread(self) -> None:
+        """The log was cut: read its producers again, and show readers what is left. Raises
+        LogError.
+        """
+        assert self.log is not None, "the log is open"
+        with self.log.guard.several_steps():
+            self.producers.close()
+            self.producers = read_producers(self.log, self.recovery_point)
+            self.reader = OwnLog(self.log, snapshot_prefix=False, is_compacted=True)
 
     def flush(self) -> bool:
         """Write everything to the disk; whether it is there."""

@@ -73,6 +73,8 @@ class Fetcher:
         self._waiting: list[tuple[float, int, Followed]] = []
         self._count = itertools.count()
         self._not_before = -math.inf
+        #: Those that the last response had an error for.
+        self.refused: list[Followed] = []
         self._restarts = 0  # sessions that were lost, one after the other
 
     def __len__(self) -> int:
@@ -139,7 +141,6 @@ class Fetcher:
         for one in named:
             one.in_session = one.asked = True
         return FetchRequest(
-            replica_id=self._replica_id,
             replica_state=ReplicaState(replica_id=self._replica_id, replica_epoch=broker_epoch),
             max_wait_ms=settings.max_wait_ms,
             min_bytes=settings.min_bytes,
@@ -175,8 +176,9 @@ class Fetcher:
         """Return what the logs have to do. Each partition of a step is busy until
         :meth:`positioned` or :meth:`back_off`.
         """
+        self.refused = []
         if response.error_code:
-            self._refused(response.error_code, now)
+            self._session_refused(response.error_code, now)
             return []
         self._restarts = 0
         self._session.answered(response.session_id)
@@ -196,7 +198,7 @@ class Fetcher:
             self._move_behind(steps)
         return steps
 
-    def _refused(self, code: int, now: float) -> None:
+    def _session_refused(self, code: int, now: float) -> None:
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._session.lost()
         else:
@@ -216,11 +218,12 @@ class Fetcher:
             one.error = ErrorCode.UNKNOWN_SERVER_ERROR
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return Locate(one)
-        elif code == ErrorCode.FENCED_LEADER_EPOCH:
+        self.refused.append(one)
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
             # There is a newer leader: the metadata log names it.
             self._leave(one, Status.STOPPED)
-            return None
-        self.back_off(one, now)
+        else:
+            self.back_off(one, now)
         return None
 
     def _move_behind(self, steps: Iterable[Step]) -> None:
@@ -234,7 +237,9 @@ class Fetcher:
     # --- steps
     # ---------------------------------------------------------------------------------------------
 
-    def located(self, one: Followed, leaders_start: int, leaders_end: int) -> Step | None:
+    def located(
+        self, one: Followed, leaders_start: int, leaders_end: int
+    ) -> CutTo | StartAt | None:
         """The leader's log begins and ends here: return what the follower's log has to do, None if
         its end is in the leader's log after all (``fetchOffsetAndTruncate``).
         """
@@ -248,16 +253,15 @@ class Fetcher:
         """The step of a partition is done, and its log is at ``position``."""
         if not self.is_current(one):
             return
-        wire = one.wire
-        if position != (wire.log_start_offset, wire.fetch_offset, wire.last_fetched_epoch):
-            one.asked = False
-            wire.log_start_offset, wire.fetch_offset, wire.last_fetched_epoch = position
+        one.move(position)
         self._make_ready(one)
 
-    def back_off(self, one: Followed, now: float) -> None:
-        """Leave a partition out for a while."""
+    def back_off(self, one: Followed, now: float, position: Position | None = None) -> None:
+        """Leave a partition out for a while; its log is at ``position``, None: as before."""
         if not self.is_current(one):
             return
+        if position is not None:
+            one.move(position)
         self._leave(one, Status.WAITING)
         due = now + self._settings.backoff_s
         heapq.heappush(self._waiting, (due, next(self._count), one))

@@ -72,6 +72,13 @@ class Followed:
         wire = self.wire
         return Position(wire.log_start_offset, wire.fetch_offset, wire.last_fetched_epoch)
 
+    def move(self, position: Position) -> None:
+        """The log is at ``position``; if it was not before, the leader is to hear of it."""
+        wire = self.wire
+        if position != (wire.log_start_offset, wire.fetch_offset, wire.last_fetched_epoch):
+            self.asked = False
+            wire.log_start_offset, wire.fetch_offset, wire.last_fetched_epoch = position
+
 
 class Append(NamedTuple):
     """Append ``records`` (None or empty for news without records), and take over the leader's high

@@ -117,6 +117,14 @@ class UnifiedLog:
         return self.start_epoch if latest is None else latest
 
     @property
+    def latest_epoch(self) -> int:
+        """Epoch of the last batch, or the one that was begun behind it; -1 without one
+        (``UnifiedLog.latestEpoch``).
+        """
+        latest = self._epochs.latest
+        return -1 if latest is None else latest
+
+    @property
     def start_epoch(self) -> int:
         """Epoch of the record before ``start_offset``, 0 at offset 0."""
         return self._start_epoch
@@ -175,10 +183,19 @@ class UnifiedLog:
         # All or nothing: a response with one bad batch is not trusted in the others.
         if checked.fault is not None:
             raise checked.fault
+        self.append_checked(view, checked.batches)
+        assert self.end_offset == checked.tail.next_offset >= before, "every batch was appended"
+        return self.end_offset
+
+    def append_checked(self, view: memoryview, batches: Sequence[Batch]) -> None:
+        """As :meth:`append`, for batches that were found good, and that follow the end of the log.
+        Raises DiskFailed, LogFailed.
+        """
+        self.guard.check()
         run: list[Batch] = []
         # Counted here, because the batches of a run are not written before the segment is full.
         size, first_timestamp = self._active.size, self._active.first_timestamp
-        for batch in checked.batches:
+        for batch in batches:
             if self._needs_roll(batch, size, first_timestamp):
                 # One write for all batches of a segment: a Fetch response of 1 MiB may hold
                 # thousands of them.
@@ -189,8 +206,6 @@ class UnifiedLog:
             size += batch.size
             first_timestamp = batch.max_timestamp if first_timestamp is None else first_timestamp
         self._write(view, run)
-        assert self.end_offset == checked.tail.next_offset >= before, "every batch was appended"
-        return self.end_offset
 
     def begin_epoch(self, epoch: int) -> None:
         """Note, durably, that the next batch begins ``epoch``, so that its append does not wait for
@@ -230,12 +245,16 @@ class UnifiedLog:
     def truncate_to(self, offset: int, *, high_watermark: int) -> None:
         """Drop every record from ``offset`` on (``UnifiedLog.truncateTo``), durably.
 
-        The batch that contains ``offset`` goes as a whole. An offset at or beyond the end changes
-        nothing. Everything below ``high_watermark`` stays. Raises BelowHighWatermark before
-        anything is changed; DiskFailed, LogFailed.
+        The batch that contains ``offset`` goes as a whole. At the end of the log an epoch goes that
+        was begun without a batch; an offset beyond it changes nothing. Everything below
+        ``high_watermark`` stays. Raises BelowHighWatermark before anything is changed; DiskFailed,
+        LogFailed.
         """
         self.guard.check()
         if offset >= self.end_offset:
+            with self.guard.several_steps():
+                self._epochs.truncate_from_end(offset)
+                self._epochs.save(self.disk, self.directory)
             return
         # Before the batch is looked for, and once more with its start: a committed offset may be in
         # its middle.
@@ -247,6 +266,8 @@ class UnifiedLog:
                 if scan
                 else self._active.locate(offset)[1]
             )
+        # In a gap of a compacted log the next batch begins behind the offset.
+        end_offset = min(end_offset, offset)
         action = f"truncate to offset {offset}, inside the batch at {end_offset}"
         refuse_below(high_watermark, end_offset, action, self.directory)
         self.truncations += 1
@@ -258,6 +279,8 @@ class UnifiedLog:
             # the entries that begin behind the log's end.
             self._epochs.truncate_from_end(end_offset)
             self._epochs.save(self.disk, self.directory)
+            # The batch that is gone may have begun before the log start.
+            self._start_offset = min(self._start_offset, end_offset)
         assert high_watermark <= self.end_offset == end_offset <= offset
         assert self.flushed_offset <= self.end_offset
 

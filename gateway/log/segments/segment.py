@@ -347,7 +347,12 @@ class Segment:
         found = _find(self._log, self._index, offset, self.size)
         # The start of the batch, not ``offset``: a batch is cut as a whole, as in
         # ``FileRecords.truncateTo``.
-        return (found.position, found.base_offset) if found else (self.size, self.end_offset)
+        # In a gap of a compacted log the next batch begins behind it.
+        return (
+            (found.position, min(found.base_offset, offset))
+            if found
+            else (self.size, self.end_offset)
+        )
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that holds ``offset`` and everything behind it, durably. Raises

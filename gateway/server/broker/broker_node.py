@@ -21,6 +21,8 @@ from gateway.server.broker.data_log_cleaner import DataLogCleaner
 from gateway.server.broker.internal_topic import InternalTopic
 from gateway.server.broker.producer_id_manager import ProducerIdManager
 from gateway.server.broker.recovery_points import RecoveryPoints
+from gateway.server.broker.replica_fetcher import FetcherContext, FetchingSettings
+from gateway.server.broker.replica_fetcher_manager import ReplicaFetcherManager
 from gateway.server.broker.replica_manager import ReplicaManager
 from gateway.server.broker.replica_tasks import ReplicaTasks
 from gateway.server.broker.transaction_driver import TransactionDriver
@@ -59,6 +61,7 @@ class BrokerSettings(NamedTuple):
     fsync: bool
     retention_check_s: float
     replica_lag_s: float
+    fetching: FetchingSettings
 
 
 class BrokerNode:
@@ -95,6 +98,7 @@ class BrokerNode:
             registration,
             checkpoints,
             reports,
+            self._fetchers(settings.fetching),
             fsync=settings.fsync,
             lag_s=settings.replica_lag_s,
             broker_epoch=lambda: self.lifecycle.epoch,
@@ -119,10 +123,20 @@ class BrokerNode:
         self.offsets_topic = self._internal_topic(offsets_topic, requests, loader)
         other = self._internal_topic(transactions.topic, requests, loader)
         self._topics = other, self.offsets_topic
-        created = {topic.settings.name: topic.create for topic in self._topics}
-        self.topic_creator = AutoTopicCreationManager(controllers, new_topics, created)
+        self.topic_creator = self._topic_creator(controllers, new_topics)
         self.transactions = TransactionDriver(
             *self._topics, self.replicas, self.producer_ids, loader, transactions, reports
+        )
+
+    def _topic_creator(
+        self, controllers: Controllers, new_topics: NewTopics
+    ) -> AutoTopicCreationManager:
+        internal = {topic.settings.name: topic.create for topic in self._topics}
+        return AutoTopicCreationManager(controllers, new_topics, internal)
+
+    def _fetchers(self, settings: FetchingSettings) -> ReplicaFetcherManager:
+        return ReplicaFetcherManager(
+            FetcherContext(self._node_id, lambda: self.lifecycle.epoch, settings, self._reports)
         )
 
     def _internal_topic(
@@ -138,6 +152,7 @@ class BrokerNode:
             nursery.start_soon(self.replicas.run)
             nursery.start_soon(self._replica_tasks.run)
             nursery.start_soon(self._isrs.run)
+            nursery.start_soon(self.replicas.fetchers.run)
             nursery.start_soon(self._cleaner.run)
             nursery.start_soon(RecoveryPoints(self.replicas, self._reports).run)
             nursery.start_soon(self.producer_ids.run)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gateway.log.files.offset_checkpoint import Checkpoints
     from gateway.log.files.problem import Problem
     from gateway.log.partition.log_settings import LogSettings
+    from gateway.server.broker.replica_fetcher_manager import ReplicaFetcherManager
     from gateway.server.logging.logs import Reports
     from kwire.cluster import Delta, Image
     from kwire.messages.broker_registration_request import BrokerRegistrationRequest
@@ -61,6 +62,7 @@ class ReplicaManager:
         registration: BrokerRegistrationRequest,
         checkpoints: Checkpoints,
         reports: Reports,
+        fetchers: ReplicaFetcherManager,
         *,
         fsync: bool,
         lag_s: float,
@@ -80,6 +82,8 @@ class ReplicaManager:
         self._cluster_id = registration.cluster_id
         self._incarnation = registration.incarnation_id
         self._reports = reports
+        #: Fetches the partitions that other brokers lead.
+        self.fetchers = fetchers
         self._disk = Disk(fsync=fsync)
         self.checkpoints = checkpoints
         self._partitions: dict[Uuid, dict[int, DataPartition]] = {}
@@ -111,6 +115,7 @@ class ReplicaManager:
                 return
             delta = None
         self._image = image
+        self.fetchers.on_image(image)
         if delta is None:
             self._changed.update(dict.fromkeys((*self._ids, *image.topic_ids)))
         else:
@@ -129,13 +134,20 @@ class ReplicaManager:
             del self._ids[name]
             self.appended_by_topic.pop(name, None)
             for partition in self._partitions.pop(known).values():
-                partition.delete(self._remove)
+                self._delete(partition)
         if topic_id is None:
             return
         for index, record in image.partitions.get(topic_id, {}).items():
             if self._node_id in record.replicas:
                 self._ids[name] = topic_id
                 self._apply(name, topic_id, index, record)
+            elif (left := self._partitions.get(topic_id, {}).pop(index, None)) is not None:
+                # Reassigned to other brokers.
+                self._delete(left)
+
+    def _delete(self, partition: DataPartition) -> None:
+        self.fetchers.unfollow(partition)
+        partition.delete(self._remove)
 
     def _apply(self, name: str, topic_id: Uuid, index: int, record: PartitionRecord) -> None:
         partitions = self._partitions.setdefault(topic_id, {})
@@ -156,8 +168,10 @@ class ReplicaManager:
                 disk=self._disk,
             )
         if record.leader != self._node_id:
-            partition.follow()
+            partition.follow(record)
+            self.fetchers.follow(partition, record)
         else:
+            self.fetchers.unfollow(partition)
             partition.lead(record)
 
     def _registered(self, broker_id: int) -> RegisterBrokerRecord | None:
@@ -285,6 +299,7 @@ class ReplicaManager:
         repaired = len(partition.stored.repairs)
         done = await trio.to_thread.run_sync(partition.perform, jobs, limiter=threads)
         partition.performed(done)
+        self.fetchers.retry(partition)
         self._opening -= 1
         if partition.state is not state:
             self._moved()

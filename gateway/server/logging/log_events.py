@@ -474,6 +474,25 @@ _BROKER: Final = (
         "partition not opened",
         "A log cannot be opened. Clients get KAFKA_STORAGE_ERROR; `error` says what to do.",
     ),
+    _problem(
+        "leader not reached",
+        "This broker cannot fetch from another one, and goes on trying; logged once for each "
+        "reason.",
+    ),
+    _event(
+        "partition not fetched",
+        "warning",
+        "partition leader error",
+        "The leader refuses to let this broker follow the partition, or its records cannot be "
+        "appended. It is tried again; logged once for each reason.",
+    ),
+    _event(
+        "partition truncated",
+        "warning",
+        "partition leader from_offset to_offset",
+        "The leader has other records than this broker from `to_offset` on, or none: this broker "
+        "dropped its own.",
+    ),
     _failure("partition not deleted", "The directory of a deleted topic is still there."),
     _failure(
         "internal topic not created",

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.broker.internal_topic import InternalTopicSettings
+from gateway.broker.replica.fetcher import FetcherSettings
 from gateway.config.config import ConfigError
 from gateway.handlers.apis.api_versions import OWN_FEATURES
 from gateway.log.files.errors import LogError
+from gateway.security.listeners import broker_security
 from gateway.server.broker.auto_topic_creation_manager import NewTopics
 from gateway.server.broker.broker_node import BrokerNode, BrokerSettings, broker_registration
+from gateway.server.broker.replica_fetcher import FetchingSettings
 from gateway.server.broker.transaction_driver import TransactionSettings
+from gateway.server.node_client.settings import ConnectionSettings
 from kwire.protocol.topic import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
@@ -63,6 +67,7 @@ def open_broker(
                 fsync=config.metadata_log_fsync,
                 retention_check_s=config.log_retention_check_interval_ms / 1000,
                 replica_lag_s=config.replica_lag_time_max_ms / 1000,
+                fetching=_fetching(config),
             ),
             offsets_topic=_offsets_topic(config),
             transactions=_transactions(config),
@@ -73,6 +78,33 @@ def open_broker(
         raise ConfigError(f"data.dir: {error}") from None
     stack.callback(broker.close)
     return broker
+
+
+def _fetching(config: Config) -> FetchingSettings:
+    """Return how partitions are fetched that other brokers lead. Raises ConfigError."""
+    connection: ConnectionSettings | str
+    try:
+        connection = ConnectionSettings(
+            broker_security(config),
+            f"broker-{config.node_id}-fetcher",
+            config.replica_socket_timeout_ms / 1000,
+        )
+    except ConfigError as error:
+        # Without other brokers nothing is fetched.
+        if config.inter_broker_listener_name is not None:
+            raise
+        connection = str(error)
+    return FetchingSettings(
+        config.broker_listener_name,
+        connection,
+        FetcherSettings(
+            config.replica_fetch_wait_max_ms,
+            config.replica_fetch_min_bytes,
+            config.replica_fetch_response_max_bytes,
+            config.replica_fetch_max_bytes,
+            config.replica_fetch_backoff_ms / 1000,
+        ),
+    )
 
 
 def _offsets_topic(config: Config) -> InternalTopicSettings:

@@ -21,6 +21,7 @@ from tests.gateway.broker.produce.batches import check
 from tests.gateway.sources.reading import batches_from
 
 NODE = 1
+LEADER = 2  #: Another broker.
 TOPIC_ID = Uuid(bytes(range(16)))
 SETTINGS = LogSettings(fsync=False)
 
@@ -44,6 +45,18 @@ def record(epoch: int = 1, *replicas: int, **more: Any) -> PartitionRecord:
     more.setdefault("partition_epoch", epoch)
     return PartitionRecord(
         topic_id=TOPIC_ID, leader=NODE, leader_epoch=epoch, replicas=some, **more
+    )
+
+
+def record_of_leader(epoch: int) -> PartitionRecord:
+    """The partition in ``epoch``, which another broker leads."""
+    return PartitionRecord(
+        topic_id=TOPIC_ID,
+        leader=LEADER,
+        leader_epoch=epoch,
+        partition_epoch=epoch,
+        replicas=[LEADER, NODE],
+        isr=[LEADER, NODE],
     )
 
 

@@ -8,7 +8,7 @@ from gateway.broker.produce.refusal import BatchRefused
 from gateway.log.partition.log_settings import LogSettings
 from gateway.sources.append_counts import AppendCounts
 from gateway.sources.leader_appends import SLOW_S
-from tests.gateway.sources.data_partitions import Ticking, appended, batch_of, led
+from tests.gateway.sources.data_partitions import Ticking, appended, batch_of, led, record_of_leader
 
 
 def counted(counts: AppendCounts) -> tuple[int, int]:
@@ -48,7 +48,7 @@ def test_append_that_begins_a_segment_is_counted_once(tmp_path: Path) -> None:
 def test_refused_batch_is_not_counted(tmp_path: Path) -> None:
     counts = AppendCounts()
     partition = led(tmp_path / "orders-0", counts=(counts,))
-    partition.follow()
+    partition.follow(record_of_leader(2))
     assert isinstance(appended(partition, batch_of(b"a")), BatchRefused)
     assert counted(counts) == (0, 0)
     partition.close()

@@ -28,6 +28,7 @@ from tests.gateway.sources.data_partitions import (
     led,
     partition,
     record,
+    record_of_leader,
     settle,
     shown,
 )
@@ -185,7 +186,7 @@ def test_append_before_the_log_is_open_waits_for_it(tmp_path: Path) -> None:
 
 def test_append_at_a_partition_that_another_node_leads_is_refused(tmp_path: Path) -> None:
     one = led(tmp_path / "t-0")
-    one.follow()
+    one.follow(record_of_leader(2))
     outcome = appended(one, batch_of(b"a"))
     assert isinstance(outcome, BatchRefused)
     assert outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER

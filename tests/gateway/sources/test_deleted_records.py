@@ -20,6 +20,7 @@ from tests.gateway.sources.data_partitions import (
     appended,
     batch_of,
     led,
+    record_of_leader,
     settle,
     shown,
 )
@@ -104,7 +105,7 @@ def test_a_new_leader_does_not_delete_for_the_old_one(tmp_path: Path) -> None:
     one = of_six_records(tmp_path / "t-0")
     outcomes: list[int | ErrorCode] = []
     one.delete_records(3, outcomes.append)
-    one.follow()
+    one.follow(record_of_leader(2))
     settle(one)
     assert outcomes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     one.close()

@@ -13,7 +13,14 @@ from gateway.ports.services import Isolation, State
 from gateway.sources.log_reader import content
 from kwire.protocol import ErrorCode
 from kwire.records import decode_batches
-from tests.gateway.sources.data_partitions import batch_of, led, partition, record, settle
+from tests.gateway.sources.data_partitions import (
+    batch_of,
+    led,
+    partition,
+    record,
+    record_of_leader,
+    settle,
+)
 
 PEER = 2
 
@@ -88,7 +95,7 @@ def test_batch_that_comes_again_waits_as_the_first_time(tmp_path: Path) -> None:
 def test_leader_that_resigns_has_committed_nothing_for_who_waits(tmp_path: Path) -> None:
     one = replicated(tmp_path)
     outcomes = append(one, b"a")
-    one.follow()
+    one.follow(record_of_leader(2))
     (outcome,) = outcomes
     assert outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert one.state is State.LOADING
