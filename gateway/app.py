@@ -174,7 +174,11 @@ def _dispatcher(config: Config, services: GatewayServices) -> Dispatcher:
         if services.is_for_controllers(name)
     }
     return Dispatcher(
-        handlers(), services, element_budget=config.request_max_elements, by_listener=apis
+        handlers(),
+        services,
+        element_budget=config.request_max_elements,
+        by_listener=apis,
+        quotas=services.source.quotas,
     )
 
 

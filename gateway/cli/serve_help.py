@@ -14,7 +14,8 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         "socket.receive"),
     "Security": ("authorizer.", "super.users", "allow.everyone", "connection.failed", "sasl.",
         "delegation.", "command.config"),
-    "Metadata quorum": ("controller.", "metadata.max.idle", "replica.id", "quorum.history"),
+    "Metadata quorum": ("controller.listener", "controller.quorum",
+        "metadata.max.idle", "replica.id", "quorum.history"),
     "Broker": ("auto.create", "num.partitions", "default.replication", "initial.broker",
         "transaction", "inter.broker", "replica.fetch", "replica.socket"),
     "Controller": ("broker.", "auto.leader", "leader.imbalance", "unclean.", "metadata.audit."),
@@ -22,7 +23,8 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "View topics": ("metadata.views.",),
     "Consumer groups": ("group.", "groups.", "offset.", "offsets."),
     "Limits of clients": ("max.connections", "first.", "connections.max", "socket.request",
-        "request.", "read.ahead", "output.", "response.", "buffers.", "fetch.", "max.incremental"),
+        "request.", "read.ahead", "output.", "response.", "buffers.", "fetch.", "max.incremental",
+        "quota.window", "controller.quota.window"),
     "Management and logs": ("management.", "log.", "drain."),
 }  # fmt: skip
 

@@ -598,6 +598,32 @@ class Config:
         "request.",
         at_least=0,
     )
+    quota_window_num: int = key(
+        11,
+        "Number of windows of time in which clients are measured against their quotas.",
+        at_least=1,
+        at_most=1000,
+    )
+    quota_window_size_seconds: int = key(
+        1,
+        "Length of these windows; a client is throttled no longer for its request_percentage.",
+        unit="s",
+        at_least=1,
+        at_most=3600,
+    )
+    controller_quota_window_num: int = key(
+        11,
+        "Number of windows whose quota of changes of partitions a client may use at once.",
+        at_least=1,
+        at_most=1000,
+    )
+    controller_quota_window_size_seconds: int = key(
+        1,
+        "Length of these windows.",
+        unit="s",
+        at_least=1,
+        at_most=3600,
+    )
     fetch_max_bytes: int = key(
         55 * MIB,
         "Maximum record bytes in a Fetch response, whatever the client asks; one whole batch "

@@ -37,6 +37,8 @@ from gateway.controller.request_context import (
     Allows,
     ControllerRequestContext,
     ControllerResult,
+    CountPartitions,
+    uncounted,
 )
 from gateway.controller.sessions import Sessions
 from gateway.controller.settings import ControllerSettings
@@ -204,9 +206,20 @@ class Controller:
         principal: str = ANONYMOUS,
         *,
         steady_ms: int | None = None,
+        count_partitions: CountPartitions = uncounted,
     ) -> Decision:
         """Return the result of :meth:`decide`, run to its end at once."""
-        return run(self.decide(request, version, allows, now_ms, principal, steady_ms=steady_ms))
+        return run(
+            self.decide(
+                request,
+                version,
+                allows,
+                now_ms,
+                principal,
+                steady_ms=steady_ms,
+                count_partitions=count_partitions,
+            )
+        )
 
     def decide(
         self,
@@ -217,8 +230,10 @@ class Controller:
         principal: str = ANONYMOUS,
         *,
         steady_ms: int | None = None,
+        count_partitions: CountPartitions = uncounted,
     ) -> Slices[Decision]:
-        """Decide on a request of ``principal``, in slices. ``allows`` is its authorizer.
+        """Decide on a request of ``principal``, in slices. ``allows`` is its authorizer, and
+        ``count_partitions`` its quota (``ControllerRequestContext``).
 
         Until the decision is complete no other one may begin, nor :meth:`periodic`. The caller
         drops the generator when the node loses leadership. While this controller is inactive the
@@ -231,6 +246,8 @@ class Controller:
             # only (KAFKA-12677).
             return Decision(None, refused(request, version, ErrorCode.NOT_CONTROLLER, why))
         context = self._context(state, version, allows, now_ms, steady_ms, principal)
+        if count_partitions is not uncounted:
+            context = replace(context, count_partitions=count_partitions)
         try:
             result, decided = yield from _decided(request, context)
         # The whole request is refused, so nothing was applied: the state is as before.

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from gateway.broker.quotas.controller_mutation_quota import QuotaExceeded
+from gateway.controller.errors import ApiError
 from gateway.controller.kraft import KRaft
 from gateway.controller.nodes import Nodes
 from gateway.controller.placement import RandomBelow
@@ -14,13 +16,21 @@ from gateway.controller.settings import ControllerSettings
 from gateway.controller.state import State
 from kwire.cluster import Image
 from kwire.message import Message
+from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 
 #: Whether the requester may do an operation on a resource: (operation, resource type, resource
 #: name), as ``Authorizer`` names them.
 Allows = Callable[[str, str, str], bool]
+#: Counts the partitions that a request creates or deletes in the quota of the requester, and raises
+#: QuotaExceeded for a topic that it does not allow now (KIP-599).
+CountPartitions = Callable[[int], None]
 #: The principal of a connection without authentication (``KafkaPrincipal.ANONYMOUS``).
 ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+def uncounted(partitions: int) -> None:
+    """Count nothing: the requester has no quota of changes of partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +59,7 @@ class ControllerRequestContext:
     kraft: KRaft
     kraft_proposed: int
     principal: str = ANONYMOUS
+    count_partitions: CountPartitions = uncounted
 
     @property
     def image(self) -> Image:
@@ -70,6 +81,17 @@ class ControllerRequestContext:
     def nodes(self) -> Nodes:
         """The nodes that replicas can be placed on."""
         return Nodes(self.state.image, self.settings.serving_nodes)
+
+    def apply_partition_change_quota(self, partitions: int) -> None:
+        """Count partitions that are created or deleted. Raises ApiError if the requester has to
+        wait (``ControllerRequestContext.applyPartitionChangeQuota``).
+        """
+        try:
+            self.count_partitions(partitions)
+        except QuotaExceeded:
+            raise ApiError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
+            ) from None
 
     def may_on_cluster(self, operation: str) -> bool:
         """Whether the requester may do the operation on the cluster."""

@@ -16,6 +16,7 @@ from kwire.codegen.naming import snake
 from kwire.registry import request_type
 
 if TYPE_CHECKING:
+    from gateway.broker.quotas.request_quota import RequestQuota
     from gateway.handlers.gateway_port import Gateway
     from gateway.ports.pending_response import Answer
     from gateway.ports.services import Forwarder
@@ -105,3 +106,5 @@ class Context:
     element_budget: int | None = None
     #: The authentication of the connection, if its listener has one.
     sasl: SaslSession | None = None
+    #: The part of the request in the quotas of its client; None: this node has no quotas.
+    quota: RequestQuota | None = None

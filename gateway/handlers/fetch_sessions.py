@@ -128,6 +128,13 @@ class FetchSession:
             one.log = None
             self.marked.setdefault(one)
 
+    def again(self, one: FetchedPartition) -> None:
+        """``one`` was left out of a response: the next one has it, unless it was forgotten."""
+        key = (one.topic_id if self.by_id else one.topic), one.partition
+        if self.partitions.get(key) is one:
+            one.high_watermark = -1
+            self.marked.setdefault(one)
+
     def served(self, one: FetchedPartition) -> None:
         """``one`` got records: the others come first next time."""
         if one in self.marked:

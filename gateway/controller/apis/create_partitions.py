@@ -106,6 +106,7 @@ def _add(
             f"Excessively large number of partitions per request: {OPERATION_RECORDS_MAX} are "
             "the most.",
         )
+    context.apply_partition_change_quota(additional)
     # New partitions get as many replicas as the first one has, as in Kafka: a reassignment may have
     # given others a different number.
     factor = len(partitions[min(partitions)].replicas)

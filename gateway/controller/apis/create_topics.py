@@ -138,6 +138,7 @@ def _create(
         if topic.assignments
         else _placed(topic, topic_id, context)
     )
+    context.apply_partition_change_quota(len(partitions))
     set_configs: list[Message] = [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
         for name, value in configs.items()

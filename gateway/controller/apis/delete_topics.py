@@ -164,6 +164,8 @@ class _Deletion:
                 ErrorCode.INVALID_REQUEST,
                 "The provided topic name maps to an ID that was already supplied.",
             )
+        context = self._context
+        context.apply_partition_change_quota(len(context.image.partitions[topic_id]))
         self._doomed.add(topic_id)
         # By its id: a topic of the same name that is created in between is another one (KIP-516).
         self.records.append(RemoveTopicRecord(topic_id=topic_id))

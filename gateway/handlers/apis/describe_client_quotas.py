@@ -1,6 +1,7 @@
 """DescribeClientQuotas (key 48): returns the quotas in the log that match a filter (KIP-546).
 
-They are those of this node's own cluster, or of the observed one. This server throttles no client.
+They are those of this node's own cluster, or of the observed one, whose clients an observer does
+not throttle.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.base.slices import pieces
 from gateway.broker.replica.follower_state import Contact
+from gateway.handlers import fetch_quota
 from gateway.handlers.access import Operation, may, may_on_cluster
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
 from gateway.handlers.fetch_progress import diverging, is_settled, note_progress
@@ -194,9 +195,13 @@ class _Fetch:
         self._may_replicate = self.is_of_follower and may_on_cluster(
             context, Operation.CLUSTER_ACTION
         )
+        if context.quota is not None:
+            # Brokers are throttled by other quotas (KIP-73).
+            context.quota.is_exempt = self._may_replicate
         # As in ReplicaManager: the server's limit lowers the client's, and both lower the number of
         # bytes that the client waits for, which it would never get.
-        self._bytes_max = max(0, min(request.max_bytes, context.gateway.config.fetch_max_bytes))
+        most = max(0, min(request.max_bytes, context.gateway.config.fetch_max_bytes))
+        self._bytes_max = fetch_quota.bytes_max(most, context)
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         self._bytes_left = self._bytes_max
         self._has_records = False
@@ -390,6 +395,11 @@ class _Fetch:
         topic = None
         for one in wanted:
             topic = self._add(one, topic, response)
+        if not fetch_quota.is_within_quota(response, self._context):
+            if session is not None:
+                for one in wanted:
+                    session.again(one)
+            return fetch_quota.throttled(response, session)
         kept = self._session_of(response, len(wanted))
         if kept is not None:
             for one in wanted:
@@ -408,20 +418,24 @@ class _Fetch:
 
     def _answer_in_slices(self, wanted: Collection[FetchedPartition]) -> Work:
         """Build a long response. Releases what it read if it is given up."""
-        response, topic = FetchResponse(), None
+        response, topic, session = FetchResponse(), None, self._session
         try:
             for one in wanted:
                 topic = self._add(one, topic, response)
                 yield None
+            if not fetch_quota.is_within_quota(response, self._context):
+                if session is not None:
+                    for one in wanted:
+                        session.again(one)
+                        yield None
+                return fetch_quota.throttled(response, session)
             kept = self._session_of(response, len(wanted))
             if kept is not None:
                 for one in wanted:
                     self._context.gateway.fetch_sessions.add(kept, one)
                     yield None
         except GeneratorExit:
-            for data in (data for topic in response.responses for data in topic.partitions):
-                if isinstance(data.records, FileRecords):
-                    data.records.read.release()
+            fetch_quota.release(response)
             raise
         return response
 

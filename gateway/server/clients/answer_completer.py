@@ -93,6 +93,8 @@ class AnswerCompleter:
         in_flight = self._in_flight
         job = Job(work, in_flight.api_key, in_flight.version, pending.complete, self._failed)
         pending.on_cancel = job.cancel
+        if in_flight.quota is not None:
+            job.spent = in_flight.quota.spent
         self._wait_for(pending)
         self._context.work.submit(job)
 

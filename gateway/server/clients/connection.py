@@ -234,6 +234,8 @@ class Connection:
     async def _serve(self) -> None:
         turns = 0
         while self._state.now is not State.CUT:
+            if self._processor.muted_until and self._state.now is State.READY:
+                await self._wait_while_muted()
             await self._wait_for_turn_to_handle()
             more = self._processor.handle_requests(self)
             if self._output or self._state.now is State.SENDING:
@@ -376,6 +378,17 @@ class Connection:
         if self._state.now is not State.CUT:
             with contextlib.suppress(trio.ClosedResourceError):
                 await wait(self._sock)
+
+    async def _wait_while_muted(self) -> None:
+        """Wait for the throttle time that the last response has named (KIP-219), or for the end of
+        the connection.
+        """
+        while self._state.now is State.READY:
+            if trio.current_time() >= self._processor.muted_until:
+                self._processor.muted_until = 0.0
+                return
+            with trio.move_on_at(self._processor.muted_until):
+                await self._wait_for_response()
 
     async def _wait_for_response(self) -> None:
         self._gate = trio.Event()

@@ -26,6 +26,8 @@ from kwire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
+    from gateway.broker.quotas.client_quotas import ClientQuotas
+    from gateway.broker.quotas.request_quota import RequestQuota
     from gateway.handlers.context import Handler, Peer
     from gateway.handlers.gateway_port import Gateway
     from gateway.handlers.worker_table import Node
@@ -81,6 +83,8 @@ class InFlightRequest:
     is_bare: bool = False  #: a SASL token without a header; so is its response
     #: Of a version that newer Kafka dropped: the response's class knows the version of its header.
     is_old: bool = False
+    #: The quotas of the client; None: it has none.
+    quota: RequestQuota | None = None
 
     def fields(self) -> dict[str, Any]:
         """The fields of a log event that identify the request."""
@@ -97,7 +101,7 @@ class Dispatcher:
 
     ``element_budget`` bounds the array elements and unknown tags of one request. ``by_listener``:
     the tables of listeners that do not serve ``handlers``. ``node`` gets the requests whose handler
-    ``is_forwarded``, which only a worker has.
+    ``is_forwarded``, which only a worker has. ``quotas``: those of the clients of ``handlers``.
     """
 
     def __init__(
@@ -108,12 +112,14 @@ class Dispatcher:
         element_budget: int,
         by_listener: Mapping[str, Mapping[int, Handler]] = MappingProxyType({}),
         node: Node | None = None,
+        quotas: ClientQuotas | None = None,
     ) -> None:
         self._handlers = handlers
         self._by_listener = by_listener
         self._gateway = gateway
         self._budget = element_budget
         self._node = node
+        self._quotas = quotas
 
     def tables(self) -> tuple[Mapping[int, Handler], ...]:
         """The tables of all listeners."""
@@ -158,6 +164,8 @@ class Dispatcher:
         context = self._context(version, header.client_id, peer, now, session)
         context.apis = apis
         in_flight.notes = context.notes
+        if self._quotas is not None and self._quotas.is_set and apis is None:
+            self._count_in_quotas(self._quotas, in_flight, context, len(frame))
         budget = self._elements(handler, len(frame), context)
         # Bytes behind the body are ignored, as in Kafka: librdkafka's Metadata request for all
         # topics has three.
@@ -177,6 +185,16 @@ class Dispatcher:
         if session is not None and api_key == API_VERSIONS and not getattr(answer, "error_code", 0):
             session.versions_told()
         return in_flight, answer
+
+    def _count_in_quotas(
+        self, quotas: ClientQuotas, in_flight: InFlightRequest, context: Context, size: int
+    ) -> None:
+        quota = quotas.of_request(context.peer.principal, in_flight.client_id, context.now)
+        if in_flight.api_key == ApiKey.PRODUCE:
+            quota.produced = size
+        # Brokers alone send it (``sendResponseExemptThrottle``).
+        quota.is_exempt = in_flight.api_key == ApiKey.WRITE_TXN_MARKERS
+        context.quota = in_flight.quota = quota
 
     def _elements(self, handler: Handler, size: int, context: Context) -> int:
         """The most elements that the request may have.

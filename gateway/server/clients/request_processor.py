@@ -17,6 +17,7 @@ from gateway.server.clients.answer_completer import LATER, AnswerCompleter, stre
 from gateway.server.clients.connection_state import Event, State
 from gateway.server.clients.dispatch import encode_answer
 from gateway.server.clients.response_scheduler import EncodedResponse
+from gateway.server.clients.throttling import throttled
 from gateway.server.scheduling.loop_watchdog import NOTED_S
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class RequestProcessor:
         "frame_began",
         "identity",
         "kept",
+        "muted_until",
     )
 
     def __init__(
@@ -90,6 +92,8 @@ class RequestProcessor:
         self.frame_began: float | None = None
         #: Bytes of memory that the request in flight takes.
         self.kept = 0
+        #: No request is handled before this moment, on the loop's clock; 0.0: any time.
+        self.muted_until = 0.0
         self._server_context = server_context
         self._state = state
         self._splitter = splitter
@@ -134,6 +138,8 @@ class RequestProcessor:
             self._state.on(Event.COMPLETED)
         counts = self._server_context.counts.apis[in_flight.api_key]
         counts.waited(trio.current_time() - self._asked_at)
+        if in_flight.quota is not None:
+            response = self._throttled(in_flight, response)
         if isinstance(response, NoResponse):
             return not is_handling
         if isinstance(response, EncodedResponse):
@@ -158,7 +164,7 @@ class RequestProcessor:
                 return False
             self.frame_began = None
             now = self._handle(frame, now, connection)
-            if self._state.now is not State.HANDLING:
+            if self._state.now is not State.HANDLING or self.muted_until:
                 return False
             if self._output.unsent >= self._server_context.config.output_buffer_max_bytes:
                 return False
@@ -188,6 +194,8 @@ class RequestProcessor:
                 self.kept = DECODED_FACTOR * len(frame)
             self._state.on(Event.DEFERRED)
         ended = trio.current_time()
+        if in_flight.quota is not None:
+            in_flight.quota.paused()
         counts.run_sliced(ended - now)
         if ended - now >= NOTED_S:
             server_context.watchdog.took(ended - now, {**identity.fields(), **in_flight.fields()})
@@ -227,6 +235,16 @@ class RequestProcessor:
             self._in_flight = in_flight
             self._pending = AnswerCompleter(self._server_context, in_flight, connection)
             self._pending.complete(answer)
-        elif answer is not None and not isinstance(answer, NoResponse):
-            counts.answered(answer)
-            self._output.add(encode_answer(in_flight, answer))
+        elif answer is not None:
+            response = answer if in_flight.quota is None else self._throttled(in_flight, answer)
+            if not isinstance(response, NoResponse):
+                counts.answered(response)
+                self._output.add(encode_answer(in_flight, response))
+
+    def _throttled(self, in_flight: InFlightRequest, response: Any) -> Any:
+        """Count the request in its client's quotas, and mute the connection if one is exceeded."""
+        assert in_flight.quota is not None, "the caller has looked"
+        response = throttled(in_flight, response)
+        if in_flight.quota.throttle_ms:
+            self.muted_until = trio.current_time() + in_flight.quota.throttle_ms / 1000
+        return response

@@ -29,15 +29,15 @@ _FREE_BYTES: Final = 64 * 1024
 class EncodedResponse:
     """A response whose body is encoded already. ``errors``: the error codes in it."""
 
-    __slots__ = ("_body", "errors")
+    __slots__ = ("body", "errors")
 
     def __init__(self, body: SharedBytes, errors: Counter[int]) -> None:
-        self._body = body
+        self.body = body
         self.errors = errors
 
     def encode_parts(self, version: int) -> list[Any]:
         """As ``Message.encode_parts``."""
-        return [self._body]
+        return [self.body]
 
 
 class _TooLarge(Exception):

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.base.wall_clock import wall_ms
+from gateway.controller.request_context import uncounted
+from gateway.ports.services import THIS_NODE
+from gateway.ports.streamed import Streamed
 from gateway.quorum.events import Propose, Resign
 from gateway.server.controller.committed_responses import CommittedResponses
 from gateway.server.controller.controller_metrics import ControllerFacts
@@ -33,6 +36,8 @@ from kwire.protocol import ErrorCode
 if TYPE_CHECKING:
     from gateway.base.address import Address
     from gateway.base.slices import Slices
+    from gateway.broker.quotas.client_quotas import ClientQuotas
+    from gateway.broker.quotas.controller_mutation_quota import ControllerMutationQuota
     from gateway.controller.controller import Controller, Decision
     from gateway.controller.records import Operation
     from gateway.ports.pending_response import PendingResponse
@@ -64,9 +69,10 @@ class ActingController:
         settings: ConnectionSettings,
         reports: Reports,
         changes: Changes,
+        quotas: ClientQuotas,
     ) -> None:
         """``make`` builds a controller for the given voters' ids: it places partitions on these
-        nodes while no broker is registered.
+        nodes while no broker is registered. ``quotas``: those of changes of partitions.
         """
         self._make = make
         self._driver = driver
@@ -74,6 +80,7 @@ class ActingController:
         self._authorizer = authorizer
         self._reports = reports
         self._changes = changes
+        self._quotas = quotas
         self._controller: Controller | None = None
         self._activates = False  # the controller of this epoch is becoming active
         self._epoch = -1  # the epoch that this node leads; -1: none
@@ -154,6 +161,7 @@ class ActingController:
             )
 
         controller.log_ends(self._next_offset)
+        quota = self._quota_of(queued)
         decision = yield from controller.decide(
             queued.request,
             queued.version,
@@ -161,8 +169,21 @@ class ActingController:
             wall_ms(),
             requester.principal,
             steady_ms=self._clock.read(),
+            count_partitions=uncounted if quota is None else quota.record,
         )
+        if quota is not None and (throttle_ms := quota.throttle_ms()):
+            message: Any = decision.answer
+            message = message.message if isinstance(message, Streamed) else message
+            message.throttle_time_ms = throttle_ms
         return decision
+
+    def _quota_of(self, queued: QueuedRequest) -> ControllerMutationQuota | None:
+        api_key, requester = queued.request.API_KEY, queued.requester
+        if requester is THIS_NODE or api_key is None:
+            return None
+        return self._quotas.of_mutations(
+            requester.principal, requester.client_id, api_key, queued.version
+        )
 
     def _decided(self, queued: QueuedRequest, decision: Decision, seconds: float) -> None:
         assert self._controller is not None, "decisions are dropped with the leadership"

@@ -20,6 +20,7 @@ from gateway.server.quorum.observer_watch import LOST_AFTER_S
 from gateway.server.workers.worker_counts import WorkerCounts, of_clients
 
 if TYPE_CHECKING:
+    from gateway.broker.quotas.client_quotas import ClientQuotas
     from gateway.handlers.fetch_sessions import FetchSessionCache
     from gateway.ports.services import Partition
     from gateway.server.broker.replica_manager import ReplicaManager
@@ -68,6 +69,7 @@ class Facts:
     controlling: ControllerFacts | None = None  #: of the controller that this node may be
     kept_answer_bytes: Callable[[], int] = lambda: 0  #: of topics, encoded for Metadata
     replicas: ReplicaManager | None = None  #: the partitions of a broker
+    quotas: ClientQuotas | None = None  #: of clients; None: this node throttles none
     fetch_sessions: FetchSessionCache | None = None  #: None: further processes have some, too
     stopping: Callable[[], bool] = lambda: False
     stale_after_s: float = (

@@ -25,6 +25,7 @@ from gateway.server.management.metrics_clients import CLIENTS
 from gateway.server.management.metrics_cluster import CLUSTER
 from gateway.server.management.metrics_controller import CONTROLLER, FORWARDING
 from gateway.server.management.metrics_quorum import KRAFT, UPSTREAM
+from gateway.server.management.metrics_quotas import QUOTAS
 from gateway.server.management.metrics_workers import WORKERS
 
 if TYPE_CHECKING:
@@ -202,6 +203,7 @@ TABLE: Final = (
     *UPSTREAM,
     *_PARTITION,
     *CLIENTS,
+    *QUOTAS,
     *_SERVER,
     *WORKERS,
 )

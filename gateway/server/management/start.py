@@ -81,6 +81,7 @@ async def start_management(
         controlling=node.controller.facts if node is not None else None,
         worker_processes=ready.workers,
         replicas=services.replicas,
+        quotas=services.source.quotas,
         fetch_sessions=services.fetch_sessions if ready.workers is None else None,
     )
     own_name = management_address(config.management_listener).host

@@ -33,7 +33,8 @@ _THREADS_MAX: Final = 2
 class Job:
     """The work of one request. Exactly one of its callbacks is called, unless it is cancelled."""
 
-    __slots__ = ("api_key", "completed", "failed", "is_cancelled", "resume", "version", "work")
+    __slots__ = ("api_key", "completed", "failed", "is_cancelled", "resume", "spent", "version",
+        "work")  # fmt: skip
 
     def __init__(
         self,
@@ -49,6 +50,8 @@ class Job:
         self.completed = completed
         self.failed = failed
         self.is_cancelled = False
+        #: Called with the seconds of each slice.
+        self.spent: Callable[[float], None] | None = None
         self.resume: Callable[[], Any] = partial(next, work)
 
     def cancel(self) -> None:
@@ -111,7 +114,10 @@ class WorkScheduler:
                 self._begun.append(job)
             else:
                 nursery.start_soon(self._call_in_thread, job, function)
-        self._count(job.api_key, job.version, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self._count(job.api_key, job.version, seconds)
+        if job.spent is not None:
+            job.spent(seconds)
 
     def _continue_with(self, job: Job, result: Any) -> None:
         if isinstance(result, WorkType):

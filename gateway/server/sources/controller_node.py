@@ -45,6 +45,7 @@ from gateway.server.node_client.settings import ConnectionSettings
 from gateway.server.quorum.initial_state import stored
 from gateway.server.quorum.raft_driver import RaftDriver
 from gateway.server.quorum.registration import maintain_registration, registration
+from gateway.server.sources.client_quotas import client_quotas
 from gateway.server.sources.local_security import (
     check_security,
     data_dir,
@@ -112,6 +113,7 @@ class ControllerNode(QuorumNode):
             lockout_of, config, connection_settings.security
         )
         self.authorizer = authorizer_of(config, self.loader, itself=THIS_NODE.principal)
+        self.quotas = client_quotas(config, self.loader)
         self.audit = None if audit is None else AuditLogWriter(audit, self._audit_nodes, reports)
         self.controller = ActingController(
             partial(_controller, config, bootstrap, log.cluster_id, raft, self.incarnation),
@@ -122,6 +124,7 @@ class ControllerNode(QuorumNode):
             connection_settings,
             reports,
             Changes(config.node_id, reports, self.audit, log.committed_epoch_at),
+            self.quotas,
         )
         self.driver.leadership = self.controller
         self._registration = registration(config.node_id, self.incarnation, endpoints)

@@ -20,6 +20,7 @@ import trio
 from gateway.config.config import ConfigError, SourceKind
 from gateway.security.authorizer import AllowAll
 from gateway.server.quorum.image_updater import update_image
+from gateway.server.sources.client_quotas import client_quotas
 from gateway.server.sources.file_poller import poll_files
 from gateway.sources import LogDirectory, SourceError, open_log
 from gateway.sources.log_image import ServedFiles
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Callable, Mapping
 
+    from gateway.broker.quotas.client_quotas import ClientQuotas
     from gateway.config.config import Config
     from gateway.ports.services import Authorizer, Endpoint
     from gateway.server.broker.broker_node import BrokerNode
@@ -87,6 +89,11 @@ class MetadataSource(abc.ABC):
     @property
     def relay(self) -> RaftDriver | None:
         """The observer of another quorum, where it has a listener for other observers."""
+        return None
+
+    @property
+    def quotas(self) -> ClientQuotas | None:
+        """The quotas of clients; None where this node throttles none."""
         return None
 
     @property
@@ -204,6 +211,12 @@ class ObserverSource(MetadataSource):
     _broker: BrokerNode | None = None
     _controllers: ForwardingManager | None = None
     _heartbeats: ForwardingManager | None = None
+    _quotas: ClientQuotas | None = None
+
+    @property
+    def quotas(self) -> ClientQuotas | None:
+        """Those of the quorum's log, on a broker."""
+        return self._quotas
 
     @property
     def quorum(self) -> ObserverNode | None:
@@ -245,6 +258,7 @@ class ObserverSource(MetadataSource):
 
             ways = self._quorum.forwarding(), self._quorum.forwarding()
             self._controllers, self._heartbeats = ways
+            self._quotas = client_quotas(self.config, self._quorum.loader)
             self._broker = open_broker(self.config, self._quorum, *ways, endpoints, reports, stack)
 
     async def run(self, started: Callable[[], None]) -> None:
@@ -279,6 +293,11 @@ class ControllerSource(MetadataSource):
     listens_before_loaded = True
     _quorum: ControllerNode | None = None
     _broker: BrokerNode | None = None
+
+    @property
+    def quotas(self) -> ClientQuotas | None:
+        """Those of the log; None before :meth:`open`."""
+        return None if self._quorum is None else self._quorum.quotas
 
     @property
     def quorum(self) -> ControllerNode | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.broker.quotas.client_quotas import ClientQuotas
 from gateway.config.config import Config
 from gateway.handlers.context import Context, Peer
 from gateway.handlers.fetch_sessions import FetchSessionCache
@@ -230,6 +231,7 @@ class World:
     transactions: Any = None
     topic_index: TopicIndex = field(default_factory=TopicIndex)
     relay: Any = None
+    quotas: ClientQuotas | None = None
     fetch_sessions: FetchSessionCache = field(
         default_factory=lambda: FetchSessionCache(1000, secrets.randbelow)
     )
@@ -249,7 +251,10 @@ class World:
     def context(self, version: int, listener: str = "PLAINTEXT") -> Context:
         self.partitions = served_partitions(self)
         peer = Peer(listener, "User:ANONYMOUS", "127.0.0.1", 50000, 1)
-        return Context(version, "test", peer, self, now=100.0, wall_ms=1_700_000_000_000)
+        made = Context(version, "test", peer, self, now=100.0, wall_ms=1_700_000_000_000)
+        if self.quotas is not None:
+            made.quota = self.quotas.of_request(peer.principal, made.client_id, self.quotas.clock())
+        return made
 
     @property
     def quorum_image(self) -> Image:

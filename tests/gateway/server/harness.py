@@ -12,6 +12,7 @@ from typing import Any, cast
 import trio
 import trio.testing
 
+from gateway.broker.quotas.client_quotas import ClientQuotas
 from gateway.config.config import Config, Listener
 from gateway.handlers.context import Context, Handler
 from gateway.handlers.gateway_port import Gateway
@@ -58,7 +59,10 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serving(
-    *handlers: Handler, purgatory: Purgatory | None = None, **config: Any
+    *handlers: Handler,
+    purgatory: Purgatory | None = None,
+    quotas: ClientQuotas | None = None,
+    **config: Any,
 ) -> AsyncIterator[Served]:
     """Serve ``handlers`` (ECHO if none) under ``config``; at the end the server drains."""
     settings = Config(
@@ -69,7 +73,7 @@ async def serving(
     table = {handler.api_key: handler for handler in handlers or (ECHO,)}
     purgatory = purgatory or Purgatory()
     dispatcher = Dispatcher(
-        table, cast(Gateway, None), element_budget=settings.request_max_elements
+        table, cast(Gateway, None), element_budget=settings.request_max_elements, quotas=quotas
     )
     server_context = ServerContext(settings, dispatcher, purgatory, Reports())
     bound_listeners, stop = bind_listeners(settings), trio.Event()

@@ -14,6 +14,8 @@ import trio
 import trio.testing
 
 from gateway.base.address import Address
+from gateway.broker.quotas.client_quotas import ClientQuotas
+from gateway.broker.quotas.samples import QuotaSettings
 from gateway.controller.controller import Controller
 from gateway.controller.settings import ControllerSettings
 from gateway.ports.pending_response import PendingResponse
@@ -106,6 +108,8 @@ class Stage:
         self.driver, self.loader, self.reports = FakeDriver(), FakeLoader(), Reports()
         self.address: Address | None = None
         self.made: list[Controller] = []
+        self.now = 1000.0  # of the quotas, s
+        self.quotas = ClientQuotas(QuotaSettings(), QuotaSettings(), lambda: self.now)
         self.epochs: dict[int, int] = {}  # epochs of committed records, by offset
         self.acting = ActingController(
             self._make,
@@ -116,6 +120,7 @@ class Stage:
             HOW,
             self.reports,
             Changes(1, self.reports, audit, lambda offset: self.epochs.get(offset, -1)),
+            self.quotas,
         )
         self._end = 1
 

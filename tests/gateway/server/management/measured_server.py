@@ -9,6 +9,8 @@ from typing import cast
 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from gateway.broker.quotas.client_quotas import ClientQuotas
+from gateway.broker.quotas.samples import QuotaSettings
 from gateway.controller.controller import Controller
 from gateway.groups import Usage
 from gateway.handlers.fetch_sessions import FetchSessionCache
@@ -45,6 +47,18 @@ def group_usage() -> Usage:
     usage.count("User:alice", groups=1, members=3, member_bytes=500, offset_bytes=50)
     usage.count("User:bob", groups=1, members=1, member_bytes=200)
     return usage
+
+
+def used_quotas() -> ClientQuotas:
+    """Quotas of one client that has exceeded each of them, and of one that it has not."""
+    quotas = ClientQuotas(QuotaSettings(), QuotaSettings(), lambda: NOW)
+    for manager in (quotas.produce, quotas.fetch, quotas.request, quotas.mutations):
+        manager.limits.set((("user", "ann"),), 1000)
+        manager.limits.set((("client-id", "app"),), 1000)
+        manager.record("ann", "app", 20_000, quotas.now_ms())
+        manager.is_throttled("ann", "app", 10_000, quotas.now_ms())
+        manager.record("bob", "app", 5000, quotas.now_ms())
+    return quotas
 
 
 def everything() -> Facts:
@@ -91,6 +105,7 @@ def everything() -> Facts:
         quorum=quorum,
         forwarding=forwarding,
         replicas=replicas(),
+        quotas=used_quotas(),
         fetch_sessions=fetch_sessions(),
         cluster=cluster(),
         controlling=controlling(),

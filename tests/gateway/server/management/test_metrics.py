@@ -16,6 +16,7 @@ from tests.gateway.server.management.measured_server import (
     RAFT,
     everything,
     replicas,
+    used_quotas,
     values,
 )
 from tests.gateway.server.watched import FakePartition, facts, quorum_status
@@ -72,6 +73,12 @@ APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
         ("kafka_log_log_logendoffset{partition=0}{topic=orders}", 8),
         ("kafka_log_log_logstartoffset{partition=0}{topic=orders}", 3),
         ("kafka_log_log_size{partition=0}{topic=orders}", 500),
+        ("kafka_server_produce_byte_rate{client_id=}{user=ann}", 2000),
+        ("kafka_server_produce_byte_rate{client_id=app}{user=}", 500),
+        ("kafka_server_fetch_throttle_time{client_id=}{user=ann}", 10_000),
+        ("kafka_server_controllermutation_tokens{client_id=}{user=ann}", 11_000),
+        ("kwire_throttled_requests_total{quota=request}", 1),
+        ("kwire_throttle_seconds_total{quota=request}", 10),
         (SESSIONS + "numincrementalfetchsessions", 1),
         (SESSIONS + "numincrementalfetchpartitionscached", 2),
         (SESSIONS + "incrementalfetchsessionevictions_total", 1),
@@ -186,6 +193,16 @@ def test_broker_with_many_topics_and_partitions_shows_the_sum_alone() -> None:
     told = values(facts(replicas=replicas(partitions=EACH_MAX + 1, topics=EACH_MAX + 1)))
     shown = [name for name in told if name.startswith((TOPICS, "kafka_log_"))]
     assert shown == [TOPICS + "messagesin_total{topic=}", TOPICS + "bytesin_total{topic=}"]
+
+
+def test_quota_of_many_clients_shows_none_of_them() -> None:
+    quotas = used_quotas()
+    quotas.fetch.limits.set((("client-id", None),), 5)
+    for number in range(EACH_MAX):
+        quotas.fetch.record("bob", f"c{number}", 1, quotas.now_ms())
+    told = values(facts(quotas=quotas))
+    assert not [name for name in told if name.startswith("kafka_server_fetch_")]
+    assert told["kwire_throttled_requests_total{quota=fetch}"] == 1
 
 
 def test_server_that_is_no_broker_has_no_metrics_of_topics() -> None:
