@@ -55,6 +55,7 @@ class ProducerLog:
         self._disk = disk
         self._bases: list[int] = [0]
         self._folds_from = 0
+        self._written_at = 0  # the offset of the newest snapshot that is on disk
         self._found: dict[int, list[AbortedTxn]] = {}  # by segment, of those that are read
         #: Those that have entries, by segment in order.
         self._indexes: dict[int, TransactionIndex] = {}
@@ -98,6 +99,7 @@ class ProducerLog:
         except DecodeError:
             return False
         self.states, self._folds_from = ProducerStates(states), offset
+        self._written_at = offset
         return True
 
     def fold(self, header: BatchHeader, data: Buffer) -> None:
@@ -207,7 +209,8 @@ class ProducerLog:
         finally:
             if active is not None:
                 active.close()
-        if end_offset is not None and end_offset > self._bases[-1]:
+        # One at the end of an idle log is there already.
+        if end_offset is not None and end_offset > max(self._bases[-1], self._written_at):
             self._write_snapshot(end_offset)
 
     def _write_snapshot(self, offset: int) -> None:
@@ -233,12 +236,15 @@ class ProducerLog:
     def write_snapshot(self, offset: int, content: bytes) -> None:
         """Write a snapshot durably, in any thread. Raises DiskFailed."""
         self._disk.replace(self._snapshot_path(offset), content)
+        self._written_at = max(self._written_at, offset)
 
     def remove_snapshot(self, offset: int) -> None:
         """Remove the snapshot of a log that was cut below ``offset`` meanwhile. Raises
         DiskFailed.
         """
         self._disk.remove(self._snapshot_path(offset))
+        if offset == self._written_at:
+            self._written_at = 0
 
     def _remove_snapshots(self, names: Iterable[str], more: set[int], end_offset: int) -> None:
         """Remove snapshots that are neither at the beginning of a segment nor one of ``more``, and
@@ -248,7 +254,7 @@ class ProducerLog:
         for match in filter(None, map(_SNAPSHOT.fullmatch, names)):
             offset = int(match[1])
             if offset not in kept or offset > end_offset:
-                self._disk.remove(self._snapshot_path(offset))
+                self.remove_snapshot(offset)
 
     # --- readers
     # ---------------------------------------------------------------------------------------------

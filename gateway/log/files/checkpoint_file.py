@@ -11,9 +11,12 @@ from kwire.errors import DecodeError
 
 
 def parse_entries(data: bytes, bytes_max: int, name: str) -> list[tuple[int, str]]:
-    """Return the entries, each with the number of its line as an editor shows it. ``name`` is what
-    an error calls the file. Raises DecodeError.
+    """Return the entries, each with the number of its line as an editor shows it; none of an empty
+    file, which Kafka creates before it has any. ``name`` is what an error calls the file. Raises
+    DecodeError.
     """
+    if not data:
+        return []
     if len(data) > bytes_max:
         raise DecodeError(f"more than {bytes_max} bytes are no {name}")
     # A byte that is not ASCII becomes one that no entry contains.

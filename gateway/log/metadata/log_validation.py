@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from gateway.log.files.errors import LogDamaged
 from gateway.log.files.leader_epoch_checkpoint import FILE_NAME as LEADER_EPOCHS
@@ -26,19 +26,10 @@ from gateway.log.metadata.listing import (
 )
 from gateway.log.metadata.snapshot_writer import snapshot_fault
 from gateway.log.partition.log_settings import LogSettings
-from gateway.log.segments.batch_check import Tail, batch_at, check_file
 from gateway.log.segments.epoch_cache import EpochCache
-from gateway.log.segments.segment import (
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    SegmentScan,
-    scan_from,
-    scan_segment,
-)
-from gateway.log.segments.segment_index import OFFSET_ENTRY, TIME_ENTRY
+from gateway.log.segments.segment import SegmentScan, has_indexes, scan_from, scan_segment
 from kwire.errors import DecodeError
 from kwire.metadata_log.file_names import segment_name
-from kwire.metadata_log.open_file import OpenFile, read_regular
 from kwire.metadata_log.snapshot_id import SnapshotId
 
 _ANEW: Final = (
@@ -125,21 +116,17 @@ def _validate_segments(
     # every batch at each start (``recoveryPoint = 0`` in ``KafkaMetadataLog``), of other logs those
     # from the recovery point on. Here a closed segment is trusted by its indexes, which were synced
     # with it.
+    found.epochs = EpochCache(saved=_saved_epochs(directory))
     for base, following in itertools.pairwise(bases):
         if not _is_complete(directory, base, following, settings, found):
             break
         found.closed.append(base)
     bases = bases[len(found.closed) :]
     if bases:
-        found.epochs = _epochs_before(directory, found.closed, bases[0], start, settings)
-        interval = settings.index_interval_bytes
-        found.active = scan_from(
-            directory, bases[0], interval, recovery_point, found.epochs.saved, start.offset
-        ) or scan_segment(directory, bases[0], interval, found.epochs.latest or 0)
+        found.active = _scan(directory, bases[0], settings, recovery_point, found)
         # Behind a gap: their offsets may be written again, and two records cannot share one.
         found.unreachable = bases[1:]
-        for epoch, offset in found.active.epochs:
-            found.epochs.assign(epoch, offset)
+        _add_epochs(found.active, found)
         # A log that was cut at a snapshot has its first epoch from the log start on.
         found.epochs.truncate_from_start(start.offset)
     # At last, because it compares with the log's end after the repair.
@@ -166,123 +153,48 @@ def _superseding(found: LogValidation, start: LogStart) -> SnapshotId | None:
 def _is_complete(
     directory: Path, base: int, following: int, settings: LogSettings, found: LogValidation
 ) -> bool:
-    """Return whether a segment ends where the one at ``following`` begins; one with bad indexes is
-    checked from its beginning.
+    """Return whether a segment ends where the one at ``following`` begins; one whose index files
+    are not what its batches say is noted. Its epochs are added to those found.
     """
-    path = directory / segment_name(base)
-    file = OpenFile(str(path))
-    size = file.status()[0]
-    entry = _last_entries(path, base, following)
-    if entry is not None and _leads_to(entry, file, size, following, settings):
-        return True
-    # The indexes are missing or wrong, so only the batches themselves can tell.
-    scan = scan_segment(directory, base, settings.index_interval_bytes, 0)
+    scan = _scan(directory, base, settings, following, found)
     # Both: a segment may be whole and end too early, because batches were removed from its end.
-    if scan.size != size or scan.tail.next_offset != following:
+    if scan.size != scan.file_size or scan.tail.next_offset != following:
         return False
-    found.unindexed.append(scan)
+    # A sealed segment has an entry for its largest timestamp: ``seal`` adds it.
+    scan.index.add_latest_time()
+    if not has_indexes(directory, scan):
+        found.unindexed.append(scan)
+    _add_epochs(scan, found)
     return True
 
 
-class _Entries(NamedTuple):
-    """The last entries of a segment's indexes; position 0 without an offset entry."""
-
-    position: int
-    last_offset: int
-    timestamp: int
-
-
-def _leads_to(
-    entry: _Entries, file: OpenFile, size: int, following: int, settings: LogSettings
-) -> bool:
-    """Return whether the entries are the segment's own last ones, and the batches behind them are
-    good up to ``following``.
+def _scan(
+    directory: Path, base: int, settings: LogSettings, point: int, found: LogValidation
+) -> SegmentScan:
+    """Check the batches of a segment behind the last index entry below ``point``; all of them if
+    index, leader epochs and batches contradict each other.
     """
-    end, next_offset = entry.position, -1
-    # Any offset at first, because an entry has the last offset of its batch and the header the base
-    # offset.
-    for checked in check_file(file, entry.position, size, Tail(-1, 0)):
-        for batch in checked.batches:
-            # An entry of another file of this name, as after the indexes alone were restored from a
-            # copy.
-            if batch.position == entry.position != 0 and batch.last_offset != entry.last_offset:
-                return False
-            # Such a batch has an entry of its own, so these are not the last ones of the segment.
-            if (
-                batch.position - entry.position > settings.index_interval_bytes
-                or batch.max_timestamp > entry.timestamp
-            ):
-                return False
-        end, next_offset = checked.end or end, checked.tail.next_offset
-    return end == size and next_offset == following
+    start, interval = log_start(found.listing).offset, settings.index_interval_bytes
+    saved = found.epochs.saved
+    scan = scan_from(directory, base, interval, point, saved, start)
+    return scan or scan_segment(directory, base, interval, found.epochs.latest or 0)
 
 
-def _last_entries(path: Path, base: int, following: int) -> _Entries | None:
-    """Return the last entries; None if the indexes cannot be those of a finished segment with these
-    offsets.
+def _add_epochs(scan: SegmentScan, found: LogValidation) -> None:
+    for epoch, offset in scan.epochs:
+        found.epochs.assign(epoch, offset)
+
+
+def _saved_epochs(directory: Path) -> list[tuple[int, int]] | None:
+    """Return the content of ``leader-epoch-checkpoint``, which the file of an interrupted
+    truncation may belie: None if it cannot be read.
     """
     try:
-        index = read_regular(path.with_suffix(INDEX_SUFFIX))
-        times = read_regular(path.with_suffix(TIME_INDEX_SUFFIX))
-    except FileNotFoundError:
-        return None
-    # A sealed segment has at least one time entry: ``seal`` adds it.
-    if len(index) % OFFSET_ENTRY.size or len(times) % TIME_ENTRY.size or not times:
-        return None
-    timestamp, time_offset = TIME_ENTRY.unpack_from(times, len(times) - TIME_ENTRY.size)
-    offset, position = (
-        OFFSET_ENTRY.unpack_from(index, len(index) - OFFSET_ENTRY.size) if index else (0, 0)
-    )
-    # The first batch of a segment has no offset entry (``LogSegment.append`` counts the bytes
-    # before it), so position 0 is one of the zeros behind the entries.
-    if not (
-        0 <= offset < following - base
-        and 0 <= time_offset < following - base
-        and (position > 0 or not index)
-    ):
-        return None
-    return _Entries(position, base + offset, timestamp)
-
-
-def _epochs_before(
-    directory: Path, closed: list[int], active: int, start: LogStart, settings: LogSettings
-) -> EpochCache:
-    """Return the epochs of the closed segments: from the checkpoint file if it agrees with the
-    first batch of each segment, else from a scan of all.
-    """
-    try:
-        saved = read_leader_epochs(directory / LEADER_EPOCHS)
+        return read_leader_epochs(directory / LEADER_EPOCHS)
     # Kafka throws KafkaStorageException for a file that it cannot parse
     # (``CheckpointFileWithFailureHandler.read``). The batches have the epochs, too.
     except (FileNotFoundError, DecodeError):
-        saved = None
-    entries = [entry for entry in saved or () if entry[1] < active]
-    # The file of an interrupted truncation may have epochs that the log has not, or lack newer
-    # ones.
-    if not all(_begins_with(directory, base, entries, start.offset) for base in closed):
-        entries = []
-        for base in closed:
-            for epoch, offset in scan_segment(
-                directory, base, settings.index_interval_bytes, 0
-            ).epochs:
-                if not entries or epoch > entries[-1][0]:
-                    entries.append((epoch, offset))
-    return EpochCache(entries if closed else (), saved=saved)
-
-
-def _begins_with(
-    directory: Path, base: int, entries: list[tuple[int, int]], start_offset: int
-) -> bool:
-    """Return whether the first batch of a segment has the epoch that ``entries`` give. Entries
-    below the log start may be missing.
-    """
-    if not entries:
-        return False
-    first = batch_at(OpenFile(str(directory / segment_name(base))), 0)
-    known = [epoch for epoch, offset in entries if offset <= base]
-    if not known:
-        return base < start_offset
-    return first is not None and known[-1] == first.epoch
+        return None
 
 
 def _check_high_watermark(directory: Path, found: LogValidation, high_watermark: int) -> None:

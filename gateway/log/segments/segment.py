@@ -140,7 +140,8 @@ def scan_from(
     if index is not None:
         index, _ = index.rewound(recovery_point)
     entry = index.last_entry if index is not None else None
-    if index is None or entry is None:
+    # A batch with an offset entry comes with a time entry for the largest timestamp up to it.
+    if index is None or entry is None or not index.counts[1]:
         return None
     first, last = batch_at(file, 0), batch_at(file, entry[1])
     # An index of another file of this name, or a file of another one, as restored from a copy.
@@ -177,6 +178,17 @@ def _check_to_end(
         scan.index.add(checked.batches)
         scan.size, scan.tail, scan.fault = checked.end or scan.size, checked.tail, checked.fault
         note_epochs(scan.epochs, checked.batches)
+
+
+def has_indexes(directory: Path, scan: SegmentScan) -> bool:
+    """Return whether the index files of a segment are what the scan says. Raises OSError."""
+    path = directory / segment_name(scan.base_offset)
+    try:
+        offsets = read_regular(path.with_suffix(INDEX_SUFFIX))
+        times = read_regular(path.with_suffix(TIME_INDEX_SUFFIX))
+    except FileNotFoundError:
+        return False
+    return (offsets, times) == (scan.index.offset_bytes(), scan.index.time_bytes())
 
 
 def note_epochs(epochs: list[tuple[int, int]], batches: Sequence[Batch]) -> None:

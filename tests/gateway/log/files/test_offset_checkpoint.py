@@ -36,7 +36,6 @@ def test_file_of_kafka_is_read_and_written_byte_for_byte(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "version 0"),
         (b"1\n0\n", "version 0"),
         (b"0\n2\norders 11 500\n", "announces '2' entries and has 1"),
         (b"0\n1\norders 11\n", "line 3"),
@@ -73,6 +72,14 @@ def test_checkpoints_of_partitions_are_there_after_a_restart(tmp_path: Path) -> 
     (tmp_path / "log-start-offset-checkpoint").write_bytes(b"0\n2\n")
     assert Checkpoints(tmp_path, Disk(), problems).log_starts.get("a-b", 3) is None
     assert len(problems) == 1
+
+
+def test_empty_file_has_no_entries(tmp_path: Path) -> None:
+    """Kafka creates its files before it has entries."""
+    (tmp_path / "cleaner-offset-checkpoint").touch()
+    problems: list[str] = []
+    assert Checkpoints(tmp_path, Disk(), problems).cleaned.get("a", 0) is None
+    assert problems == []
 
 
 def test_noted_offsets_are_written_together_by_the_next_save(tmp_path: Path) -> None:

@@ -113,7 +113,6 @@ def test_leader_epochs() -> None:
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (b"", "version 0"),
         (b"1\n0\n", "version 0"),
         (b"0\n2\n3 1795\n", "announces"),
         (b"0\n1\n3 1795\n4 2022\n", "announces"),
