@@ -70,10 +70,11 @@ def main(rounds: int, seed: int, pause: float) -> None:
                 writer.end()
             time.sleep(TRANSACTION_S + 2)
             copier.end()
-            violations = [one for writer in writers for one in writer.violations()]
+            found = [one for writer in writers for one in writer.violations()]
         finally:
             server.stop()
     counts = {name: value for writer in writers for name, value in writer.counts().items()}
+    violations = list(dict.fromkeys(found))
     report = {"rounds": rounds, "killed_starts": starts, **counts, "violations": violations}
     print(json.dumps(report))
     sys.exit(bool(violations))

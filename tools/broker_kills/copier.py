@@ -59,6 +59,7 @@ class Copier(Writer):
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "session.timeout.ms": 6000,
+            "reconnect.backoff.max.ms": 200,
             "log_level": 0,
         }
         consumer = Consumer(settings)

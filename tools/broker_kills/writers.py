@@ -25,6 +25,8 @@ from tools.broker_kills.reading import CLIENT_S, PARTITIONS, records
 _ABORTED: Final = 3
 #: A transaction that a kill left open is aborted by then, s.
 TRANSACTION_S: Final = 10
+#: The broker is up for a second at a time: clients find it soon, and do not complain.
+_QUICK: Final = {"reconnect.backoff.max.ms": 200, "log_level": 0}
 #: How long a thread may take to end, s: its last calls may each wait for an answer.
 _END_S: Final = 4 * CLIENT_S
 
@@ -159,15 +161,18 @@ class Transactional(Writer):
 
 
 def idempotent_producer(bootstrap: str) -> Producer:
-    """A producer whose records are acknowledged by all replicas, once."""
-    settings = {"enable.idempotence": True, "linger.ms": 2, "log_level": 0}
-    return Producer({"bootstrap.servers": bootstrap, **settings})
+    """A producer whose records are acknowledged by all replicas, once, however long it takes."""
+    settings = {"enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 2}
+    # What is left at the end of the run is acknowledged soon.
+    settings["queue.buffering.max.messages"] = 5000
+    return Producer({"bootstrap.servers": bootstrap, **_QUICK, **settings})
 
 
 def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
     """A producer that has fenced the one before it. Raises KafkaException."""
-    settings = {"transactional.id": transactional_id, "log_level": 0}
-    settings["transaction.timeout.ms"] = TRANSACTION_S * 1000
-    producer = Producer({"bootstrap.servers": bootstrap, **settings})
+    timeout = {"transaction.timeout.ms": TRANSACTION_S * 1000}
+    producer = Producer({
+        "bootstrap.servers": bootstrap, "transactional.id": transactional_id, **timeout, **_QUICK,
+    })  # fmt: skip
     producer.init_transactions(CLIENT_S)
     return producer
