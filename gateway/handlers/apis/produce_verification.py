@@ -58,8 +58,11 @@ class _Waiting(NamedTuple):
     name: tuple[str, int]
     partition: WritablePartition
     batch: ProducedBatch
-    verification: Verification
     on_done: Callable[[Appended | BatchRefused], None]
+
+    def begin(self) -> Verification | None:
+        """As ``WritablePartition.begin_verification``."""
+        return self.partition.begin_verification(self.batch)
 
 
 class TransactionalAppends:
@@ -89,35 +92,46 @@ class TransactionalAppends:
                 "Transactional records contained more than one producer ID",
             )
         self._producer = producer
-        verification = partition.begin_verification(batch)
-        if verification is None:
+        one = _Waiting(name, partition, batch, on_done)
+        if one.begin() is None:
             partition.append(batch, on_done)
         else:
-            self._waiting.append(_Waiting(name, partition, batch, verification, on_done))
+            self._waiting.append(one)
 
     def ask(self) -> None:
         """Ask the coordinator about the batches that wait for it, once."""
-        if not self._waiting:
+        asked: list[tuple[_Waiting, Verification]] = []
+        for one in self._waiting:
+            # Begun again: a long request is looked at in slices, and the marker of the transaction
+            # before, which the coordinator waits for, makes void what was begun before it.
+            verification = one.begin()
+            if verification is None:
+                one.partition.append(one.batch, one.on_done)
+            else:
+                asked.append((one, verification))
+        if not asked:
             return
         assert self._producer is not None, "a batch waits"
         self._coordinator.verify(
             self._transactional_id,
             *self._producer,
-            [one.name for one in self._waiting],
+            [one.name for one, _ in asked],
             add=self._version >= _ADDS_SINCE,
-            on_done=partial(_answered, self._waiting, self._version),
+            on_done=partial(_answered, asked, self._version),
         )
 
 
 def _answered(
-    waiting: list[_Waiting], version: int, faults: Mapping[tuple[str, int], ErrorCode]
+    asked: list[tuple[_Waiting, Verification]],
+    version: int,
+    faults: Mapping[tuple[str, int], ErrorCode],
 ) -> None:
-    for one in waiting:
+    for one, verification in asked:
         fault = faults.get(one.name, ErrorCode.NONE)
         if fault:
             one.on_done(_refused(fault, version))
         else:
-            one.partition.append(one.batch, one.on_done, one.verification)
+            one.partition.append(one.batch, one.on_done, verification)
 
 
 def _refused(fault: ErrorCode, version: int) -> BatchRefused:
