@@ -163,7 +163,7 @@ class Transactional(Writer):
 def idempotent_producer(bootstrap: str) -> Producer:
     """A producer whose records are acknowledged by all replicas, once, however long it takes."""
     settings = {"enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 2}
-    # What is left at the end of the run is acknowledged soon.
+    # Few, so that they are acknowledged soon after the end of the run.
     settings["queue.buffering.max.messages"] = 5000
     return Producer({"bootstrap.servers": bootstrap, **_QUICK, **settings})
 
