@@ -204,7 +204,7 @@ def _groups(
         earlier=earlier,
         topics=topics,
     )
-    source.broker.transactions.on_offsets_marked = groups.complete_transaction
+    source.broker.transactions.markers.on_offsets_marked = groups.complete_transaction
     return groups
 
 

@@ -4,6 +4,7 @@ partitions that hold data (``BrokerServer``).
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,16 +17,20 @@ from gateway.log.files.errors import LogError
 from gateway.ports.services import THIS_NODE
 from gateway.server.broker.alter_partition_manager import AlterPartitionManager
 from gateway.server.broker.auto_topic_creation_manager import AutoTopicCreationManager, NewTopics
+from gateway.server.broker.broker_connection import BrokerConnection, broker_address
 from gateway.server.broker.broker_lifecycle_manager import BrokerLifecycleManager
+from gateway.server.broker.broker_requests import BrokerRequests
 from gateway.server.broker.data_log_cleaner import DataLogCleaner
 from gateway.server.broker.internal_topic import InternalTopic
+from gateway.server.broker.partition_verifier import VerificationRequests
 from gateway.server.broker.producer_id_manager import ProducerIdManager
 from gateway.server.broker.recovery_points import RecoveryPoints
 from gateway.server.broker.replica_fetcher import FetcherContext, FetchingSettings
 from gateway.server.broker.replica_fetcher_manager import ReplicaFetcherManager
 from gateway.server.broker.replica_manager import ReplicaManager
 from gateway.server.broker.replica_tasks import ReplicaTasks
-from gateway.server.broker.transaction_driver import TransactionDriver
+from gateway.server.broker.transaction_driver import OtherBrokers, TransactionDriver
+from gateway.server.broker.transaction_marker_channel_manager import MarkerRequests
 from gateway.server.quorum.own_requests import OwnRequests
 from kwire.messages.broker_registration_request import (
     BrokerRegistrationRequest,
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from gateway.broker.internal_topic import InternalTopicSettings
     from gateway.log.files.offset_checkpoint import Checkpoints
     from gateway.ports.services import Controllers, Endpoint
+    from gateway.server.broker.broker_connection import InterBrokerSettings
     from gateway.server.broker.transaction_driver import TransactionSettings
     from gateway.server.logging.logs import Reports
     from gateway.sources.metadata_loader import MetadataLoader
@@ -109,23 +115,39 @@ class BrokerNode:
         )
         self._cleaner = DataLogCleaner(self.replicas, self._disk, reports)
         self.producer_ids = ProducerIdManager(registration.broker_id, self.lifecycle, requests)
-        self._manager = BrokerLifecycleManager(
-            self.lifecycle,
-            OwnRequests(heartbeats, THIS_NODE, settings.session_timeout_s / 2),
-            loader,
-            settings.heartbeat_interval_s,
-            settings.registration_timeout_s,
-            reports,
-            hindrance,
-        )
+        self._manager = self._lifecycle_manager(heartbeats, loader, settings, hindrance)
         loader.subscribe(self.replicas.on_update)
         #: The topic of the group coordinators.
         self.offsets_topic = self._internal_topic(offsets_topic, requests, loader)
         other = self._internal_topic(transactions.topic, requests, loader)
         self._topics = other, self.offsets_topic
         self.topic_creator = self._topic_creator(controllers, new_topics)
+        self._others = self._other_brokers(settings.fetching.brokers, loader)
         self.transactions = TransactionDriver(
-            *self._topics, self.replicas, self.producer_ids, loader, transactions, reports
+            self._others,
+            *self._topics,
+            self.replicas,
+            self.producer_ids,
+            loader,
+            transactions,
+            reports,
+        )
+
+    def _lifecycle_manager(
+        self,
+        heartbeats: Controllers,
+        loader: MetadataLoader,
+        settings: BrokerSettings,
+        hindrance: Callable[[], str | None],
+    ) -> BrokerLifecycleManager:
+        return BrokerLifecycleManager(
+            self.lifecycle,
+            OwnRequests(heartbeats, THIS_NODE, settings.session_timeout_s / 2),
+            loader,
+            settings.heartbeat_interval_s,
+            settings.registration_timeout_s,
+            self._reports,
+            hindrance,
         )
 
     def _topic_creator(
@@ -137,6 +159,17 @@ class BrokerNode:
     def _fetchers(self, settings: FetchingSettings) -> ReplicaFetcherManager:
         return ReplicaFetcherManager(
             FetcherContext(self._node_id, lambda: self.lifecycle.epoch, settings, self._reports)
+        )
+
+    def _other_brokers(self, settings: InterBrokerSettings, loader: MetadataLoader) -> OtherBrokers:
+        def connection(broker_id: int) -> BrokerConnection:
+            address = partial(broker_address, broker_id, settings.listener)
+            return BrokerConnection(broker_id, lambda: address(loader.image), settings)
+
+        return OtherBrokers(
+            self._node_id,
+            BrokerRequests(VerificationRequests(), connection),
+            BrokerRequests(MarkerRequests(), connection),
         )
 
     def _internal_topic(
@@ -159,6 +192,8 @@ class BrokerNode:
             for topic in self._topics:
                 nursery.start_soon(topic.run)
             nursery.start_soon(self.topic_creator.run)
+            nursery.start_soon(self._others.verifications.run)
+            nursery.start_soon(self._others.markers.run)
             nursery.start_soon(self.transactions.run)
             nursery.start_soon(self._manager.run)
             await self.replicas.loaded.wait()

@@ -15,7 +15,7 @@ from gateway.base.error_text import error_with_code
 from gateway.base.sizes import MIB
 from gateway.broker.replica.fetcher import Fetcher, FetcherSettings
 from gateway.broker.replica.followed import CutTo, Followed, Locate, StartAt, Step, Truncate
-from gateway.server.node_client.connection import Upstream
+from gateway.server.broker.broker_connection import BrokerConnection, InterBrokerSettings
 from gateway.server.node_client.errors import UpstreamError
 from gateway.sources.follower_appends import Change, NotReplicated, Outcome
 from kwire.messages.list_offsets_request import (
@@ -28,7 +28,6 @@ from kwire.protocol import ErrorCode
 if TYPE_CHECKING:
     from gateway.base.address import Address
     from gateway.server.logging.logs import Reports
-    from gateway.server.node_client.settings import ConnectionSettings
     from gateway.sources.data_partition import DataPartition
     from kwire.message import Message
     from kwire.messages.fetch_request import FetchRequest
@@ -60,12 +59,11 @@ class Source(NamedTuple):
 
 
 class FetchingSettings(NamedTuple):
-    """The configuration of all fetchers: the name of the brokers' listener, how to connect to it,
-    or why that is not possible, and the limits of requests.
+    """The configuration of all fetchers: how to connect to other brokers, and the limits of
+    requests.
     """
 
-    listener: str
-    connection: ConnectionSettings | str
+    brokers: InterBrokerSettings
     limits: FetcherSettings
 
 
@@ -86,7 +84,12 @@ class ReplicaFetcher:
         self._source = source
         self._context = context
         self._partitions: dict[tuple[Uuid, int], DataPartition] = {}
-        self._upstream: Upstream | None = None
+        settings = context.settings
+        self._connection = BrokerConnection(
+            *source,
+            settings.brokers,
+            response_max_bytes=max(64 * MIB, 2 * settings.limits.response_max_bytes),
+        )
         self._wake = trio.Event()
         self._reported = ""  # why the source was not reached
         self._errors: dict[tuple[Uuid, int], str] = {}  # that were reported, by partition
@@ -124,13 +127,13 @@ class ReplicaFetcher:
                     await self._round(request)
                     continue
                 if not self._partitions:
-                    await self._close()
+                    await self._connection.close()
                 with trio.move_on_at(self.core.deadline()):
                     await self._wake.wait()
                 self._wake = trio.Event()
         finally:
             with trio.CancelScope(shield=True):
-                await self._close()
+                await self._connection.close()
 
     async def _round(self, request: FetchRequest) -> None:
         try:
@@ -143,41 +146,14 @@ class ReplicaFetcher:
                 if number % _SLICE == 0:
                     await trio.lowlevel.checkpoint()
         except UpstreamError as error:
-            await self._close()
+            await self._connection.close()
             self.core.failed(trio.current_time())
             self._report(str(error))
 
     async def _call(self, request: Message, versions: range) -> Any:
-        """Send a request to the source, at the address that it has now. Raises UpstreamError."""
-        who, settings = f"broker {self._source.broker_id}", self._context.settings
-        address, connection = self._source.address(), settings.connection
-        if isinstance(connection, str):
-            raise UpstreamError(who, connection)
-        if address is None:
-            raise UpstreamError(
-                who,
-                f"it is not registered with a listener {settings.listener}",
-                "inter.broker.listener.name has to name a listener that every broker has",
-            )
-        upstream = self._upstream
-        if upstream is None or not upstream.is_open or upstream.address != address:
-            await self._close()
-            upstream = self._upstream = await Upstream.connect(
-                address,
-                connection.security,
-                client_id=connection.client_id,
-                timeout_s=connection.timeout_s,
-                response_max_bytes=max(64 * MIB, 2 * settings.limits.response_max_bytes),
-            )
-        assert request.API_KEY is not None, "it is a request"
-        version = upstream.common_version(request.API_KEY, versions)
-        timeout_s = connection.timeout_s + settings.limits.max_wait_ms / 1000
-        return await upstream.call(request, version, timeout_s=timeout_s)
-
-    async def _close(self) -> None:
-        upstream, self._upstream = self._upstream, None
-        if upstream is not None:
-            await upstream.aclose()
+        """Send a request to the source. Raises UpstreamError."""
+        wait_s = self._context.settings.limits.max_wait_ms / 1000
+        return await self._connection.call(request, versions, more_s=wait_s)
 
     # --- steps
     # ---------------------------------------------------------------------------------------------

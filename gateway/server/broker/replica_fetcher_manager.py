@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from gateway.base.address import Address
+from gateway.server.broker.broker_connection import broker_address
 from gateway.server.broker.replica_fetcher import FetcherContext, ReplicaFetcher, Source
 
 if TYPE_CHECKING:
+    from gateway.base.address import Address
     from gateway.sources.data_partition import DataPartition
     from kwire.cluster import Image
     from kwire.messages.partition_record import PartitionRecord
@@ -86,12 +87,7 @@ class ReplicaFetcherManager:
         return found
 
     def _address(self, broker_id: int) -> Address | None:
-        broker = None if self._image is None else self._image.brokers.get(broker_id)
-        if broker is not None:
-            for one in broker.end_points:
-                if one.name == self._context.settings.listener:
-                    return Address(one.host, one.port)
-        return None
+        return broker_address(broker_id, self._context.settings.brokers.listener, self._image)
 
     async def run(self) -> None:
         """Run the fetchers, for ever."""

@@ -1,9 +1,8 @@
-"""Runs the transaction coordinator: loads its log, appends its records, writes its markers, keeps
-its time.
+"""Runs the transaction coordinator: loads its log, appends its records, has its markers written,
+keeps its time.
 
-Every decision is ``gateway.broker.transactions``'. All partitions are on this node, so markers are
-appended to them directly, and no WriteTxnMarkers is sent. Follows Kafka's
-``TransactionStateManager`` and ``TransactionMarkerChannelManager``.
+Every decision is ``gateway.broker.transactions``'. A question about a transaction that another
+broker coordinates goes to that one. Follows Kafka's ``TransactionStateManager``.
 """
 
 from __future__ import annotations
@@ -34,20 +33,23 @@ from gateway.broker.transactions.effects import (
 from gateway.broker.transactions.events import AddPartitions, Event, VerifyPartitions
 from gateway.broker.transactions.transaction import BUMPS_EPOCH, Producer, TopicPartition
 from gateway.broker.transactions.transaction_log import read_transactions
-from gateway.ports.replicas import Appended
 from gateway.server.broker.coordinator_partition import PartitionUnavailable
+from gateway.server.broker.partition_verifier import Question
+from gateway.server.broker.transaction_marker_channel_manager import (
+    RemoteMarkers,
+    TransactionMarkerChannelManager,
+)
 from kwire.errors import DecodeError
 from kwire.protocol import ErrorCode
 from kwire.protocol.features import TRANSACTION_VERSION
-from kwire.protocol.topic import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from gateway.broker.internal_topic import InternalTopicSettings
-    from gateway.broker.produce.refusal import BatchRefused
     from gateway.broker.transactions.queries import Filter
     from gateway.broker.transactions.transaction import Transaction
     from gateway.broker.transactions.transaction_log import LedPartition
     from gateway.ports.replicas import ProducerIds, Replicas
+    from gateway.server.broker.broker_requests import BrokerRequests
     from gateway.server.broker.coordinator_partition import CoordinatorPartition
     from gateway.server.broker.internal_topic import InternalTopic
     from gateway.server.logging.logs import Reports
@@ -55,8 +57,6 @@ if TYPE_CHECKING:
 
 #: Between attempts to write a marker, or to read the log, s.
 _RETRY_S: Final = 0.1
-#: Markers that are written at once; those of larger transactions take turns with other tasks.
-_AT_ONCE: Final = 8
 
 _T = TypeVar("_T")
 
@@ -71,11 +71,22 @@ class TransactionSettings(NamedTuple):
     expiration_interval_s: float  #: between looks for ids that have expired
 
 
+class OtherBrokers(NamedTuple):
+    """The id of this broker, and what it asks others: whether transactions have partitions, and to
+    write markers.
+    """
+
+    node_id: int
+    verifications: BrokerRequests[Question]
+    markers: BrokerRequests[RemoteMarkers]
+
+
 class TransactionDriver:
     """``gateway.ports.transactions.Transactions``; :meth:`run` is the task."""
 
     def __init__(
         self,
+        others: OtherBrokers,
         topic: InternalTopic,
         offsets_topic: InternalTopic,
         replicas: Replicas,
@@ -85,9 +96,9 @@ class TransactionDriver:
         reports: Reports,
         wall_ms: Callable[[], int] = wall_ms,
     ) -> None:
+        self._others = others
         self._topic = topic
         self._offsets_topic = offsets_topic
-        self._replicas = replicas
         self._producer_ids = producer_ids
         self._loader = loader
         self._settings = settings
@@ -96,14 +107,13 @@ class TransactionDriver:
         self._coordinator = TransactionCoordinator(
             max_timeout_ms=settings.max_timeout_ms, expiration_ms=settings.expiration_ms
         )
-        #: Is called with a producer, a partition of ``__consumer_offsets`` and whether it commits,
-        #: when the partition has the marker: offsets of the transaction count from then on.
-        self.on_offsets_marked: Callable[[int, int, bool], None] = lambda *_: None
+        self.markers = TransactionMarkerChannelManager(
+            others.node_id, replicas, loader, others.markers, self._marked
+        )
         self._led: dict[int, CoordinatorPartition] = {}
         self._loading: deque[tuple[LedPartition, CoordinatorPartition]] = deque()
-        self._markers: deque[tuple[WriteMarkers, list[TopicPartition]]] = deque()
         self._retries: list[int] = []
-        self._to_load, self._to_mark, self._to_retry = trio.Event(), trio.Event(), trio.Event()
+        self._to_load, self._to_retry = trio.Event(), trio.Event()
         topic.follow(self._elected, self._resigned)
 
     # --- what handlers ask
@@ -134,7 +144,13 @@ class TransactionDriver:
         """As in ``Transactions``."""
         producer = Producer(producer_id, producer_epoch)
         wanted = frozenset(TopicPartition(*one) for one in partitions)
-        if add:
+        coordinator = self._topic.coordinator_of(transactional_id)
+        if isinstance(coordinator, ErrorCode):
+            on_done(dict.fromkeys(wanted, coordinator))
+        elif coordinator != self._others.node_id:
+            question = Question(transactional_id, producer, wanted, add, on_done)
+            self._others.verifications.send(coordinator, question)
+        elif add:
             event = AddPartitions(transactional_id, producer, wanted, BUMPS_EPOCH)
             self.submit(event, lambda error: on_done(dict.fromkeys(wanted, error)))
         else:
@@ -179,7 +195,7 @@ class TransactionDriver:
                 case Append():
                     self._append(effect)
                 case WriteMarkers():
-                    self._write_markers(effect)
+                    self.markers.write(effect)
                 case RetryLater(number):
                     self._retries.append(number)
                     self._to_retry.set()
@@ -218,50 +234,8 @@ class TransactionDriver:
         error = outcome if isinstance(outcome, ErrorCode) else ErrorCode.NONE
         self._apply(self._coordinator.on_appended(number, error, self._moment()))
 
-    # --- markers
-    # ---------------------------------------------------------------------------------------------
-
-    def _write_markers(self, effect: WriteMarkers) -> None:
-        wanted = sorted(effect.partitions)
-        if len(wanted) > _AT_ONCE:
-            self._markers.append((effect, wanted))
-            self._to_mark.set()
-            return
-        for where in wanted:
-            self._write_marker(effect, where)
-
-    def _write_marker(self, effect: WriteMarkers, where: TopicPartition) -> None:
-        done = partial(self._marked, effect, where)
-        topic_id = self._loader.image.topic_ids.get(where.topic)
-        if topic_id is None:
-            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return
-        found = self._replicas.find_writable(topic_id, where.partition)
-        if isinstance(found, ErrorCode):
-            done(found)
-            return
-        found.append_marker(
-            effect.producer_id,
-            effect.producer_epoch,
-            effect.commits,
-            effect.coordinator_epoch,
-            effect.transaction_version,
-            done,
-        )
-
-    def _marked(
-        self,
-        effect: WriteMarkers,
-        where: TopicPartition,
-        outcome: Appended | BatchRefused | ErrorCode,
-    ) -> None:
-        if isinstance(outcome, Appended):
-            error = ErrorCode.NONE
-            if where.topic == GROUP_METADATA_TOPIC:
-                self.on_offsets_marked(effect.producer_id, where.partition, effect.commits)
-        else:
-            error = outcome if isinstance(outcome, ErrorCode) else outcome.error
-        self._apply(self._coordinator.on_marked(effect.number, where, error, self._moment()))
+    def _marked(self, number: int, where: TopicPartition, error: ErrorCode) -> None:
+        self._apply(self._coordinator.on_marked(number, where, error, self._moment()))
 
     # --- the log
     # ---------------------------------------------------------------------------------------------
@@ -302,7 +276,7 @@ class TransactionDriver:
         """Run all tasks until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_loading)
-            nursery.start_soon(self._keep_marking)
+            nursery.start_soon(self.markers.run)
             nursery.start_soon(self._keep_retrying)
             nursery.start_soon(self._abort_regularly)
             nursery.start_soon(self._expire_regularly)
@@ -313,16 +287,6 @@ class TransactionDriver:
             self._to_load = trio.Event()
             while self._loading:
                 await self._load(*self._loading.popleft())
-
-    async def _keep_marking(self) -> None:
-        while True:
-            await self._to_mark.wait()
-            self._to_mark = trio.Event()
-            while self._markers:
-                effect, wanted = self._markers.popleft()
-                for where in wanted:
-                    self._write_marker(effect, where)
-                    await trio.lowlevel.checkpoint()
 
     async def _keep_retrying(self) -> None:
         while True:

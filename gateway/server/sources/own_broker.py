@@ -11,6 +11,7 @@ from gateway.handlers.apis.api_versions import OWN_FEATURES
 from gateway.log.files.errors import LogError
 from gateway.security.listeners import broker_security
 from gateway.server.broker.auto_topic_creation_manager import NewTopics
+from gateway.server.broker.broker_connection import InterBrokerSettings
 from gateway.server.broker.broker_node import BrokerNode, BrokerSettings, broker_registration
 from gateway.server.broker.replica_fetcher import FetchingSettings
 from gateway.server.broker.transaction_driver import TransactionSettings
@@ -86,17 +87,16 @@ def _fetching(config: Config) -> FetchingSettings:
     try:
         connection = ConnectionSettings(
             broker_security(config),
-            f"broker-{config.node_id}-fetcher",
+            f"broker-{config.node_id}",
             config.replica_socket_timeout_ms / 1000,
         )
     except ConfigError as error:
-        # Without other brokers nothing is fetched.
+        # Without other brokers nothing is sent.
         if config.inter_broker_listener_name is not None:
             raise
         connection = str(error)
     return FetchingSettings(
-        config.broker_listener_name,
-        connection,
+        InterBrokerSettings(config.broker_listener_name, connection),
         FetcherSettings(
             config.replica_fetch_wait_max_ms,
             config.replica_fetch_min_bytes,

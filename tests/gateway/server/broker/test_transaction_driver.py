@@ -140,7 +140,7 @@ async def test_decision_that_is_in_the_log_is_carried_out_after_a_kill(tmp_path:
         assert await add(node, producer) == 0
         transactions: Any = node.ready.services.transactions
         # Killed between the decision and the markers.
-        transactions._write_markers = lambda effect: None
+        transactions.markers.write = lambda effect: None
         answers: list[Any] = []
         transactions.submit(EndTransaction("t", producer, True, 2), answers.append)
         await until_async(lambda: bool(answers))
