@@ -1,0 +1,104 @@
+"""Notes what consumers of a topic get while brokers fail, one consumer an isolation level."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from tools.broker_kills.reading import PARTITIONS
+from tools.partition_checker.judge import Seen, reading_faults
+
+_POLL_S = 0.2
+
+
+class Reader(threading.Thread):
+    """Reads all partitions of a topic from their beginning until :meth:`end`; it belongs to no
+    group. ``seen`` has what it got, by partition, ``failed`` why it gave up.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, isolation: str) -> None:
+        super().__init__(daemon=True)
+        self.topic = topic
+        self.isolation = isolation
+        self.seen: dict[int, list[Seen]] = defaultdict(list)
+        self.failed: list[str] = []
+        self._ended = threading.Event()
+        self._settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"reader-{topic}-{isolation}",
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+            # An offset that is out of range is a record that was taken back.
+            "auto.offset.reset": "error",
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        }
+
+    def end(self) -> None:
+        """Stop reading."""
+        self._ended.set()
+        self.join()
+
+    def run(self) -> None:
+        consumer = Consumer(self._settings)
+        consumer.assign([TopicPartition(self.topic, one, 0) for one in range(PARTITIONS)])
+        while not self._ended.is_set():
+            message = consumer.poll(_POLL_S)
+            if message is None:
+                continue
+            error, partition = message.error(), message.partition()
+            if error is not None:
+                if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                    self.failed.append(f"{self.topic}-{partition}: {error.str()}")
+                continue
+            offset, value = message.offset(), message.value()
+            assert partition is not None and offset is not None and value is not None
+            self.seen[partition].append(Seen(offset, value.decode()))
+        consumer.close()
+
+
+def read_to_end(bootstrap: str, topic: str, partitions: int, timeout_s: float) -> list[list[Seen]]:
+    """Return the committed records of each partition of a topic. Raises TimeoutError."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "final",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, one, 0) for one in range(partitions)])
+    found: list[list[Seen]] = [[] for _ in range(partitions)]
+    ended: set[int] = set()
+    try:
+        while len(ended) < partitions:
+            message = consumer.poll(timeout_s)
+            if message is None:
+                raise TimeoutError(f"{topic} cannot be read to its end")
+            error, partition = message.error(), message.partition()
+            assert partition is not None
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    ended.add(partition)
+                continue
+            offset, value = message.offset(), message.value()
+            assert offset is not None and value is not None
+            found[partition].append(Seen(offset, value.decode()))
+    finally:
+        consumer.close()
+    return found
+
+
+def faults_of(reader: Reader, final: Sequence[Sequence[Seen]]) -> list[str]:
+    """Return what is wrong with what a reader got, once the records that stay are known."""
+    found = list(reader.failed)
+    for partition, seen in sorted(reader.seen.items()):
+        name = f"{reader.isolation} of {reader.topic}-{partition}"
+        found += reading_faults(name, seen, final[partition])
+    return found
