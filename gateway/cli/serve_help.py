@@ -17,14 +17,14 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Metadata quorum": ("controller.listener", "controller.quorum",
         "metadata.max.idle", "replica.id", "quorum.history"),
     "Broker": ("auto.create", "num.partitions", "default.replication", "initial.broker",
-        "transaction", "inter.broker", "replica.fetch", "replica.socket"),
+        "transaction", "inter.broker", "replica.fetch", "replica.socket", "replica.lag"),
     "Controller": ("broker.", "auto.leader", "leader.imbalance", "unclean.", "metadata.audit."),
     "Log and snapshots": ("metadata.log.", "metadata.max.", "snapshot.", "log.retention."),
     "View topics": ("metadata.views.",),
     "Consumer groups": ("group.", "groups.", "offset.", "offsets."),
     "Limits of clients": ("max.connections", "first.", "connections.max", "socket.request",
-        "request.", "read.ahead", "output.", "response.", "buffers.", "fetch.", "max.incremental",
-        "quota.window", "controller.quota.window"),
+        "request.", "read.ahead", "queued.", "output.", "response.", "buffers.", "fetch.",
+        "max.incremental", "quota.window", "controller.quota.window"),
     "Management and logs": ("management.", "log.", "drain."),
 }  # fmt: skip
 

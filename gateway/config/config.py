@@ -569,6 +569,13 @@ class Config:
         unit="bytes",
         at_least=MIB,
     )
+    queued_max_request_bytes: int = key(
+        64 * MIB,
+        "Bytes of batches that wait for a slow disk, at which a broker takes no further one: its "
+        "producers wait, those of one partition at half of it.",
+        unit="bytes",
+        at_least=MIB,
+    )
     # Longer than the five minutes of max.poll.interval.ms, in which a busy Java consumer rightly
     # does not read.
     response_send_timeout_ms: int = key(

@@ -52,6 +52,9 @@ class Handler:
     elements_max: int | None = None
     #: Whether a worker forwards the request to the node (``gateway.handlers.worker_table``).
     is_forwarded: bool = False
+    #: Bytes of memory that a decoded request takes, by the request and its size in bytes; None:
+    #: ``DECODED_FACTOR`` for each byte.
+    memory_of: Callable[[Any, int], int] | None = None
 
     def serves(self, version: int) -> bool:
         """Whether this server serves ``version``."""

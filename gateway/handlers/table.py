@@ -135,7 +135,12 @@ def relay_handlers() -> Mapping[int, Handler]:
 def _of_module(name: str) -> Handler:
     module = _import(name)
     return Handler(
-        module.API_KEY, name, module.VERSIONS, module.handle, getattr(module, "OLD_REQUESTS", {})
+        module.API_KEY,
+        name,
+        module.VERSIONS,
+        module.handle,
+        getattr(module, "OLD_REQUESTS", {}),
+        memory_of=getattr(module, "memory_of", None),
     )
 
 

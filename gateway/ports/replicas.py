@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from gateway.ports.services import Partition, Requester
 
 if TYPE_CHECKING:
+    from gateway.broker.produce.append_backlog import AppendBacklog
     from gateway.broker.produce.producer_state import Verification
     from gateway.broker.produce.refusal import BatchRefused
     from gateway.broker.produce.validation import ProducedBatch, TopicRules
@@ -56,6 +57,11 @@ class WritablePartition(Partition, Protocol):
     @property
     def rules(self) -> TopicRules:
         """The configuration of its topic, as of now."""
+        ...
+
+    @property
+    def backlog(self) -> AppendBacklog:
+        """The batches that wait for its disk: while it is full, none is to be appended."""
         ...
 
     def producers(self) -> Sequence[ActiveProducer]:

@@ -14,7 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gateway.base.sizes import MIB
 from gateway.base.wall_clock import wall_ms
+from gateway.broker.produce.append_backlog import AppendBacklog
 from gateway.broker.produce.marker import Marker, marker_batch
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.produce.validation import ProducedBatch, TopicRules
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
 #: The offset in DeleteRecords that stands for the end of what is committed.
 _HIGH_WATERMARK: Final = -1
+#: Bytes of batches that wait for the disk where no other limit is given.
+_BACKLOG_MAX: Final = 64 * MIB
 _NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -90,12 +94,14 @@ class DataPartition(LogPartition):
         rules: Callable[[], TopicRules],
         wake: Callable[[DataPartition], None],
         checkpoints: Checkpoints | None = None,
+        backlog: AppendBacklog | None = None,
         counts: Sequence[AppendCounts] = (),
         disk: Disk | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """``settings`` and ``rules`` return the configuration of the topic as of now. Each of
-        ``counts`` counts what is appended. ``disk`` and ``clock`` (s) are for tests.
+        ``counts`` counts what is appended, ``backlog`` what waits for the disk. ``disk`` and
+        ``clock`` (s) are for tests.
         """
         super().__init__(cluster_id=cluster_id, log_dir=str(directory.parent))
         self.directory = directory
@@ -108,6 +114,8 @@ class DataPartition(LogPartition):
         self._record: PartitionRecord | None = None  # the newest, while this node leads
         self._known_fault: Problem | None = None  # of which readers were told
         self._jobs = PartitionJobs(partial(wake, self))
+        #: The batches that wait for the disk.
+        self.backlog = backlog or AppendBacklog(_BACKLOG_MAX)
         self.stored = StoredLog(
             directory,
             topic_id,
@@ -120,7 +128,7 @@ class DataPartition(LogPartition):
         self.compaction = PartitionCompaction(self.stored, self._jobs, lambda: self._stable_end)
         self.checkpoint = PartitionCheckpoint(self.stored, self._jobs)
         self._appends = LeaderAppends(
-            self.stored, self._jobs, counts, clock, self._publish, self._answer
+            self.stored, self._jobs, self.backlog, counts, clock, self._publish, self._answer
         )
         #: Carries out what a fetcher asks of the log, while another broker leads.
         self.follower = FollowerAppends(self.stored, self._jobs, clock, self._commit_up_to)

@@ -21,6 +21,7 @@ from kwire.protocol import ErrorCode
 from kwire.records.header import read_header
 
 if TYPE_CHECKING:
+    from gateway.broker.produce.append_backlog import AppendBacklog
     from gateway.sources.partition_append import Outcome, PartitionAppend
     from gateway.sources.partition_jobs import PartitionJobs
     from gateway.sources.stored_log import StoredLog
@@ -41,18 +42,20 @@ class LeaderAppends:
         self,
         stored: StoredLog,
         jobs: PartitionJobs,
+        backlog: AppendBacklog,
         counts: Sequence[AppendCounts],
         clock: Callable[[], float],
         publish: Callable[[], None],
         answer: Callable[[PartitionAppend, Outcome], None],
     ) -> None:
-        """Each of ``counts`` counts what is appended; ``clock`` is in s. ``publish`` shows readers
-        what the log holds, ``answer`` tells the sender of an append of its outcome; both are called
-        on the event loop.
+        """``backlog`` counts what waits for the disk, each of ``counts`` what is appended;
+        ``clock`` is in s. ``publish`` shows readers what the log holds, ``answer`` tells the sender
+        of an append of its outcome; both are called on the event loop.
         """
         self.epoch: int | None = None
         self._stored = stored
         self._jobs = jobs
+        self._backlog = backlog
         self._counts = counts
         self._clock = clock
         self._publish = publish
@@ -62,6 +65,7 @@ class LeaderAppends:
     def take(self, one: PartitionAppend) -> None:
         """Append behind the others: now if nothing hinders, else as a job."""
         if not self._jobs.are_done or self._is_slow or self._is_due_to_roll(one):
+            self._backlog.add(len(one.batch.data))
             self._jobs.submit(partial(self._append_as_job, one))
             return
         outcome = self._append(one)
@@ -82,8 +86,12 @@ class LeaderAppends:
             try:
                 self._stored.roll()
             except LogError as error:
-                return partial(one.on_done, self._stored.failed(error))
-        return partial(self._appended, one, self._append(one))
+                return partial(self._job_done, one, self._stored.failed(error))
+        return partial(self._job_done, one, self._append(one))
+
+    def _job_done(self, one: PartitionAppend, outcome: Outcome) -> None:
+        self._backlog.remove(len(one.batch.data))
+        self._appended(one, outcome)
 
     def _is_due_to_roll(self, one: PartitionAppend) -> bool:
         return self._stored.is_due_to_roll(one.batch.header, one.epoch)

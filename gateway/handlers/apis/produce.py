@@ -9,7 +9,7 @@ nothing, without an error. Source: ``KafkaApis.handleProduceRequest``.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.produce.validation import check_batch
@@ -36,6 +36,9 @@ from kwire.messages.produce_response import (
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gateway.broker.produce.validation import ProducedBatch
     from gateway.handlers.context import Context
     from gateway.ports.pending_response import Answer, Work
     from gateway.ports.replicas import WritablePartition
@@ -69,6 +72,16 @@ _ACKS: Final = (_ALL, _NONE, 1)
 #: Steps that are carried out at once: each appends a batch of up to 32 KiB, or looks at 1,000
 #: records.
 _STEPS_AT_ONCE: Final = 4
+#: Bytes of the objects for a partition of a request.
+_PARTITION_BYTES: Final = 600
+
+
+def memory_of(request: ProduceRequest, size: int) -> int:
+    """Return the bytes of memory that a decoded request of ``size`` bytes takes: records are not
+    decoded, and are copied once.
+    """
+    partitions = sum(len(topic.partition_data) for topic in request.topic_data)
+    return 2 * size + _PARTITION_BYTES * partitions
 
 
 def handle(request: ProduceRequest, context: Context) -> Answer:
@@ -124,6 +137,20 @@ def _reason(topic: Topic | None) -> str:
 # ------------------------------------------------------------------------------------------------
 
 
+#: A partition of a request: its topic, or why that is refused; its place in the response.
+_Wanted = tuple["Topic | BatchRefused", "PartitionProduceData", PartitionProduceResponse]
+
+
+class _Checked(NamedTuple):
+    """A batch that may be appended."""
+
+    topic: str
+    number: int
+    partition: WritablePartition
+    batch: ProducedBatch
+    response: PartitionProduceResponse
+
+
 class _Produce:
     """One request, until each of its batches is written or refused."""
 
@@ -136,6 +163,8 @@ class _Produce:
         self._pending: PendingResponse | None = None
         self._has_failed = False
         self._transactional: TransactionalAppends | None = None
+        self._left: Iterator[_Wanted] = iter(())  # batches that were not looked at
+        self._next: _Checked | None = None  # the batch that is to be appended
 
     def run(self, request: ProduceRequest) -> Work:
         """Append every batch, in the order of the request."""
@@ -145,6 +174,11 @@ class _Produce:
             )
         if self._acks not in _ACKS:
             return (yield from self._refuse(request, ErrorCode.INVALID_REQUIRED_ACKS))
+        self._left = self._batches(request)
+        return (yield from self._append_all())
+
+    def _batches(self, request: ProduceRequest) -> Iterator[_Wanted]:
+        """Yield each partition of the request, with its place in the response."""
         for topic in request.topic_data:
             response = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
             self._response.responses.append(response)
@@ -152,14 +186,46 @@ class _Produce:
             for wanted in topic.partition_data:
                 one = PartitionProduceResponse(index=wanted.index, base_offset=-1)
                 response.partition_responses.append(one)
+                yield found, wanted, one
+
+    def _append_all(self) -> Work:
+        """Append what is left, as long as there is space behind a slow disk."""
+        while True:
+            if self._next is None:
+                wanted = next(self._left, None)
+                if wanted is None:
+                    break
+                yield from self._check(*wanted)
+            if self._next is not None:
+                if self._next.partition.backlog.is_full:
+                    return self._wait_for_space(self._next)
+                checked, self._next = self._next, None
                 try:
-                    yield from self._append(found, wanted, one)
+                    self._append(checked)
                 except BatchRefused as refused:
-                    self._done(one, refused)
-                yield None
+                    self._done(checked.response, refused)
+            yield None
         if self._transactional is not None:
             self._transactional.ask()
         return self._answer()
+
+    def _wait_for_space(self, checked: _Checked) -> PendingResponse:
+        """Append the rest later: this connection is read no further until then."""
+        # Without a response the client cannot be told that the time is over.
+        deadline = None if self._acks == _NONE else self._deadline()
+        pending = PendingResponse(deadline=deadline)
+        backlog, size = checked.partition.backlog, len(checked.batch.data)
+        give_up = backlog.wait(size, lambda: pending.complete(self._append_all()))
+
+        def expire() -> ProduceResponse | NoResponse | None:
+            give_up()
+            self._unwritten[id(checked.response)] = checked.response
+            for _, _, response in self._left:
+                self._unwritten[id(response)] = response
+            return self._expired()
+
+        pending.on_cancel, pending.expire = give_up, expire
+        return pending
 
     def _begin_transactional(self, request: ProduceRequest) -> bool:
         """Prepare for batches of a transaction; whether the client may write in it."""
@@ -206,30 +272,37 @@ class _Produce:
             )
         return found
 
-    def _append(
+    def _check(
         self,
         topic: Topic | BatchRefused,
         wanted: PartitionProduceData,
         response: PartitionProduceResponse,
     ) -> Work:
-        if isinstance(topic, BatchRefused):
-            raise topic
+        """Find out whether a batch may be appended; it is the next one then."""
         context = self._context
-        assert context.gateway.replicas is not None, "a broker has replicas"
-        found = context.gateway.replicas.find_writable(topic.topic_id, wanted.index)
-        if isinstance(found, ErrorCode):
-            raise BatchRefused(found, "")
-        partition: WritablePartition = found
-        rules = partition.rules
-        batch = yield from check_batch(wanted.records, context.version, rules, context.wall_ms)
+        try:
+            if isinstance(topic, BatchRefused):
+                raise topic
+            assert context.gateway.replicas is not None, "a broker has replicas"
+            found = context.gateway.replicas.find_writable(topic.topic_id, wanted.index)
+            if isinstance(found, ErrorCode):
+                raise BatchRefused(found, "")
+            batch = yield from check_batch(
+                wanted.records, context.version, found.rules, context.wall_ms
+            )
+            self._next = _Checked(topic.name, wanted.index, found, batch, response)
+        except BatchRefused as refused:
+            self._done(response, refused)
+        return None
+
+    def _append(self, checked: _Checked) -> None:
+        topic, number, partition, batch, response = checked
         self._unwritten[id(response)] = response
         on_done = partial(self._done, response)
         if self._transactional is not None and batch.header.is_transactional:
-            name = (topic.name, wanted.index)
-            self._transactional.append(name, partition, batch, on_done)
+            self._transactional.append((topic, number), partition, batch, on_done)
         else:
             partition.append(batch, on_done, until_committed=self._acks == _ALL)
-        return None
 
     def _done(self, response: PartitionProduceResponse, outcome: Appended | BatchRefused) -> None:
         """A batch is written or refused."""
@@ -253,11 +326,14 @@ class _Produce:
     def _answer(self) -> PendingResponse | ProduceResponse | NoResponse | None:
         if not self._unwritten:
             return self._answered()
+        # The batches are counted where they wait for the disk; those that are written are not kept.
         self._pending = PendingResponse(
-            deadline=self._context.now + max(0, self._timeout_ms) / 1000,
-            expire=self._expired,
+            deadline=self._deadline(), expire=self._expired, keeps_request=False
         )
         return self._pending
+
+    def _deadline(self) -> float:
+        return self._context.now + max(0, self._timeout_ms) / 1000
 
     def _expired(self) -> ProduceResponse | NoResponse | None:
         """The time of the request is over: its other batches may still be written."""

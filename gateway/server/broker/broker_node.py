@@ -59,7 +59,9 @@ _RESPONSE_S: Final = 10.0
 
 
 class BrokerSettings(NamedTuple):
-    """Settings of a broker, times in s. ``replica_lag_s``: ``replica.lag.time.max.ms``."""
+    """Settings of a broker, times in s. ``replica_lag_s``: ``replica.lag.time.max.ms``;
+    ``queued_max_bytes``: ``queued.max.request.bytes``.
+    """
 
     heartbeat_interval_s: float
     session_timeout_s: float
@@ -68,6 +70,7 @@ class BrokerSettings(NamedTuple):
     retention_check_s: float
     replica_lag_s: float
     fetching: FetchingSettings
+    queued_max_bytes: int
 
 
 class BrokerNode:
@@ -107,6 +110,7 @@ class BrokerNode:
             self._fetchers(settings.fetching),
             fsync=settings.fsync,
             lag_s=settings.replica_lag_s,
+            queued_max_bytes=settings.queued_max_bytes,
             broker_epoch=lambda: self.lifecycle.epoch,
             propose=self._isrs.submit,
         )
@@ -117,8 +121,7 @@ class BrokerNode:
         self.producer_ids = ProducerIdManager(registration.broker_id, self.lifecycle, requests)
         self._manager = self._lifecycle_manager(heartbeats, loader, settings, hindrance)
         loader.subscribe(self.replicas.on_update)
-        #: The topic of the group coordinators.
-        self.offsets_topic = self._internal_topic(offsets_topic, requests, loader)
+        self.offsets_topic = self._internal_topic(offsets_topic, requests, loader)  #: of groups
         other = self._internal_topic(transactions.topic, requests, loader)
         self._topics = other, self.offsets_topic
         self.topic_creator = self._topic_creator(controllers, new_topics)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from gateway.broker.produce.append_backlog import AppendBacklog
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
 from gateway.log.partition.partition_directories import (
@@ -66,13 +67,15 @@ class ReplicaManager:
         *,
         fsync: bool,
         lag_s: float,
+        queued_max_bytes: int,
         broker_epoch: Callable[[], int],
         propose: Callable[[DataPartition, Proposal], None],
     ) -> None:
         """An image that has the incarnation of ``registration``, which is this broker's, has
         everything that was committed before this start. ``checkpoints``: of ``data_dir``.
-        ``lag_s``: ``replica.lag.time.max.ms``. ``broker_epoch`` returns that of this broker.
-        ``propose`` has the controller asked for a change of an ISR.
+        ``lag_s``: ``replica.lag.time.max.ms``. ``queued_max_bytes``: of batches that wait for a
+        slow disk. ``broker_epoch`` returns that of this broker. ``propose`` has the controller
+        asked for a change of an ISR.
         """
         self._node_id = node_id = registration.broker_id
         self._broker = Broker(
@@ -86,6 +89,7 @@ class ReplicaManager:
         self.fetchers = fetchers
         self._disk = Disk(fsync=fsync)
         self.checkpoints = checkpoints
+        self._backlog = AppendBacklog(queued_max_bytes)
         self._partitions: dict[Uuid, dict[int, DataPartition]] = {}
         self._ids: dict[str, Uuid] = {}  # of the topics in ``_partitions``
         #: What was appended: to all topics, those that are deleted among them, and to each.
@@ -164,6 +168,7 @@ class ReplicaManager:
                 rules=partial(self._rules_of, name),
                 wake=self._work_on,
                 checkpoints=self.checkpoints,
+                backlog=self._backlog.part(),
                 counts=(self.appended, of_topic),
                 disk=self._disk,
             )

@@ -40,6 +40,9 @@ Frame = bytes | bytearray
 _SASL_AUTHENTICATE: Final = ApiKey.SASL_AUTHENTICATE
 #: The first version of ApiVersions that names the client's software (KIP-511).
 _NAMES_SOFTWARE: Final = 3
+#: Bytes of memory per byte of a request that is decoded: arrays of numbers and of small structs
+#: take so many.
+DECODED_FACTOR: Final = 8
 _size = struct.Struct(">i")
 
 
@@ -80,6 +83,7 @@ class InFlightRequest:
     client_id: str | None
     software: str | None = None  #: name/version of the client's software, if this request has it
     notes: dict[str, Any] | None = None  #: further fields for the log, from the handler
+    memory: int = 0  #: bytes that the decoded request takes
     is_bare: bool = False  #: a SASL token without a header; so is its response
     #: Of a version that newer Kafka dropped: the response's class knows the version of its header.
     is_old: bool = False
@@ -149,13 +153,9 @@ class Dispatcher:
         old = handler.old_requests.get(version)
         header, body_at = decode_request_header(frame, budget=HEADER_TAGS_MAX, form=old)
         in_flight = InFlightRequest(
-            api_key,
-            handler.api(version),
-            version,
-            correlation_id,
-            header.client_id,
-            is_old=old is not None,
+            api_key, handler.api(version), version, correlation_id, header.client_id
         )
+        in_flight.is_old = old is not None
         if not handler.serves(version):
             if api_key == API_VERSIONS:
                 in_flight.version = 0
@@ -181,6 +181,7 @@ class Dispatcher:
             in_flight.software = _software(request)
         if handler.is_forwarded and self._node is not None:
             return in_flight, self._node.forward(bytes(frame), peer)
+        in_flight.memory = _memory_of(handler, request, len(frame))
         answer = handler.handle(request, context)
         if session is not None and api_key == API_VERSIONS and not getattr(answer, "error_code", 0):
             session.versions_told()
@@ -239,6 +240,10 @@ class Dispatcher:
             element_budget=self._budget,
             sasl=session,
         )
+
+
+def _memory_of(handler: Handler, request: Any, size: int) -> int:
+    return DECODED_FACTOR * size if handler.memory_of is None else handler.memory_of(request, size)
 
 
 def _decode_in_thread(

@@ -15,7 +15,7 @@ import trio
 from gateway.ports.pending_response import NoResponse, PendingResponse
 from gateway.server.clients.answer_completer import LATER, AnswerCompleter, streamed_if_long
 from gateway.server.clients.connection_state import Event, State
-from gateway.server.clients.dispatch import encode_answer
+from gateway.server.clients.dispatch import DECODED_FACTOR, encode_answer
 from gateway.server.clients.response_scheduler import EncodedResponse
 from gateway.server.clients.throttling import throttled
 from gateway.server.scheduling.loop_watchdog import NOTED_S
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 #: After so many requests, or so many seconds, other connections run.
 _REQUESTS_MAX: Final = 64
 _TURN_S: Final = 0.005
-#: Bytes of memory per byte of a request that is decoded: arrays of numbers and of small structs
-#: take so many.
-DECODED_FACTOR: Final = 8
 
 
 class ConnectionCallbacks(Protocol):
@@ -191,7 +188,7 @@ class RequestProcessor:
         self._respond(in_flight, answer, now, counts, connection)
         if self._pending is not None:
             if self._pending.keeps_request:
-                self.kept = DECODED_FACTOR * len(frame)
+                self.kept = in_flight.memory or DECODED_FACTOR * len(frame)
             self._state.on(Event.DEFERRED)
         ended = trio.current_time()
         if in_flight.quota is not None:

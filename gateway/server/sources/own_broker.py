@@ -69,6 +69,7 @@ def open_broker(
                 retention_check_s=config.log_retention_check_interval_ms / 1000,
                 replica_lag_s=config.replica_lag_time_max_ms / 1000,
                 fetching=_fetching(config),
+                queued_max_bytes=config.queued_max_request_bytes,
             ),
             offsets_topic=_offsets_topic(config),
             transactions=_transactions(config),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gateway.broker.produce.append_backlog import AppendBacklog
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.log.partition.partition_directories import partition_directories
 from gateway.ports.replicas import Appended
@@ -367,3 +368,32 @@ def test_deleted_partition_is_closed_and_removed_after_the_appends_before(tmp_pa
     settle(one)
     assert removed == [tmp_path / "t-0"]
     assert [outcome.error for outcome in outcomes] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_batches_behind_a_slow_disk_are_counted_until_they_are_written(tmp_path: Path) -> None:
+    clock, backlog = Ticking(), AppendBacklog(1000)
+    one = led(tmp_path / "t-0", clock=clock, backlog=backlog)
+    clock.step = 1.0
+    appended(one, batch_of(b"slow"))
+    assert backlog.bytes == 0
+    outcomes: list[Any] = []
+    sizes = [len(batch_of(b"x" * length).data) for length in (100, 200)]
+    for length in (100, 200):
+        one.append(batch_of(b"x" * length), outcomes.append)
+    assert outcomes == [] and backlog.bytes == sum(sizes)
+    settle(one)
+    assert len(outcomes) == 2 and backlog.bytes == 0
+
+
+def test_batch_that_is_refused_behind_a_slow_disk_is_counted_no_more(tmp_path: Path) -> None:
+    clock, backlog = Ticking(), AppendBacklog(1000)
+    one = led(tmp_path / "t-0", clock=clock, backlog=backlog)
+    clock.step = 1.0
+    appended(one, batch_of(b"slow"))
+    outcomes: list[Any] = []
+    one.append(batch_of(b"x"), outcomes.append)
+    assert backlog.bytes > 0
+    one.follow()
+    settle(one)
+    assert [outcome.error for outcome in outcomes] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert backlog.bytes == 0

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.broker.produce.append_backlog import AppendBacklog
 from gateway.broker.produce.validation import ProducedBatch, TopicRules
 from gateway.handlers.apis import init_producer_id, produce
 from gateway.handlers.table import handlers
@@ -32,6 +33,7 @@ class MemoryReplica:
     holds: bool = False
     appended: list[ProducedBatch] = field(default_factory=list)
     waiting: list[Callable[[], None]] = field(default_factory=list)
+    backlog: AppendBacklog = field(default_factory=lambda: AppendBacklog(1000))
 
     open: set[int] = field(default_factory=set)  # producers with a transaction
     verified: list[Any] = field(default_factory=list)
@@ -241,3 +243,84 @@ def test_transactional_producer_gets_no_id() -> None:
     answer = world.ask(init_producer_id, 5, transactional_id="tx")
     assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert answer.producer_id == -1
+
+
+# --- behind a slow disk
+# ------------------------------------------------------------------------------------------------
+
+
+def test_request_waits_while_the_backlog_is_full_and_goes_on_where_it_was() -> None:
+    world = BrokerWorld()
+    world.replica.backlog.add(1000)
+    answer = world.produce(produced(b"a"), produced(b"b"))
+    assert isinstance(answer, PendingResponse) and world.replica.appended == []
+    delivered: list[Any] = []
+    answer.attach(delivered.append)
+    world.replica.backlog.remove(1000)
+    (work,) = delivered
+    assert [part.error_code for part in parts(completed(work))] == [0, 0]
+    assert len(world.replica.appended) == 2
+
+
+def test_request_waits_again_if_others_took_the_space() -> None:
+    world = BrokerWorld()
+    backlog = world.replica.backlog
+    backlog.add(1000)
+    answer, delivered = world.produce(produced(b"a")), list[Any]()
+    answer.attach(delivered.append)
+    backlog.remove(1000)
+    backlog.add(1000)
+    again = completed(delivered.pop())
+    assert isinstance(again, PendingResponse) and world.replica.appended == []
+    again.attach(delivered.append)
+    backlog.remove(1000)
+    assert [part.error_code for part in parts(completed(delivered.pop()))] == [0]
+
+
+def test_batches_of_a_request_that_waits_too_long_time_out_and_are_not_appended() -> None:
+    world = BrokerWorld()
+    world.replica.backlog.add(1000)
+    answer, delivered = world.produce(produced(b"a"), produced(b"b"), acks=1), list[Any]()
+    assert answer.deadline == world.context(13).now + 1
+    answer.attach(delivered.append)
+    answer.try_expire()
+    (response,) = delivered
+    timed_out = ErrorCode.REQUEST_TIMED_OUT
+    assert [part.error_code for part in parts(response)] == [timed_out, timed_out]
+    world.replica.backlog.remove(1000)
+    assert world.replica.appended == []
+
+
+def test_request_without_a_response_waits_as_long_as_it_takes() -> None:
+    world = BrokerWorld()
+    world.replica.backlog.add(1000)
+    answer, delivered = world.produce(produced(b"a"), acks=0, timeout_ms=0), list[Any]()
+    assert answer.deadline is None
+    answer.attach(delivered.append)
+    world.replica.backlog.remove(1000)
+    assert completed(delivered.pop()) is NO_RESPONSE and len(world.replica.appended) == 1
+
+
+def test_request_whose_connection_closes_while_it_waits_is_forgotten() -> None:
+    world = BrokerWorld()
+    world.replica.backlog.add(1000)
+    answer = world.produce(produced(b"a"))
+    answer.cancel()
+    world.replica.backlog.remove(1000)
+    assert world.replica.appended == [] and not world.replica.backlog._waiting
+
+
+def test_refused_batch_does_not_wait() -> None:
+    world = BrokerWorld()
+    world.replica.backlog.add(1000)
+    assert [part.error_code for part in parts(world.produce(b"x"))] == [ErrorCode.CORRUPT_MESSAGE]
+
+
+def test_memory_of_a_request_is_that_of_its_records_and_partitions() -> None:
+    handler = handlers()[produce.API_KEY]
+    form = handler.request_type(13)
+    partitions = [{"index": at, "records": b"x"} for at in range(100)]
+    topics = [{"topic_id": Uuid(bytes(16)), "partition_data": partitions}] * 2
+    request = build(form, {"topic_data": topics})
+    assert handler.memory_of is not None
+    assert handler.memory_of(request, 10_000) == 20_000 + 200 * 600

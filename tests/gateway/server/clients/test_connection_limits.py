@@ -12,7 +12,7 @@ import trio
 from gateway.config.config import MIB, Config
 from gateway.handlers.context import Context, Handler
 from gateway.ports.pending_response import PendingResponse
-from gateway.server.clients.request_processor import DECODED_FACTOR
+from gateway.server.clients.dispatch import DECODED_FACTOR
 from kwire.errors import DecodeError
 from kwire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
