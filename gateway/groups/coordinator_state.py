@@ -165,7 +165,7 @@ class CoordinatorState:
     def _end_consumer(self, group: Group, records: list[Record]) -> None:
         if group.consumer is not None:
             records += [record.encode() for record in group.consumer.tombstones()]
-            group.ledger.discard(group)
+            group.ledger.discard(group.charge)
             group.consumer = None
 
     def _drop_pending(self, group: Group) -> None:

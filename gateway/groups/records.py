@@ -211,7 +211,7 @@ def restore_groups(
         groups[group_id] = group
         group.consumer = consumer
         for key, value in of_consumers[group_id]:
-            group.ledger.apply(group, [(key, value)], owners.get(key, ""))
+            group.ledger.apply(group.charge, [(key, value)], owners.get(key, ""))
     for group_id, where, committed in offsets:
         if group_id not in groups:  # a group without a group record: no member ever joined it
             groups[group_id] = Group(group_id, usage, wall_ms, first_owner[group_id])

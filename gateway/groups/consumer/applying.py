@@ -50,5 +50,5 @@ def apply(
             yield
     except Exception as error:
         raise HalfAppliedError from error
-    state.persist(group, encoded, group.ledger.apply(group, encoded, owner))
+    state.persist(group, encoded, group.ledger.apply(group.charge, encoded, owner))
     return True

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from gateway.groups.effects import Record
-    from gateway.groups.group import Group
 
 #: Memory of a record besides its bytes: objects and dict entries.
 _OVERHEAD: Final = 500
@@ -21,6 +20,12 @@ _OVERHEAD: Final = 500
 _FACTOR: Final = 10
 #: How the key of a member's subscription begins.
 _MEMBER: Final = b"\0\x05"
+
+
+class Charge(Protocol):
+    """Counts memory for ``owner`` (``Group.charge``)."""
+
+    def __call__(self, owner: str, *, members: int = 0, member_bytes: int = 0) -> None: ...
 
 
 class Ledger:
@@ -45,14 +50,14 @@ class Ledger:
                 growth[charged] += _size(key, value)
         return growth, members
 
-    def apply(self, group: Group, records: Iterable[Record], owner: str) -> dict[bytes, str]:
-        """Charge its ``group`` for these records. Returns the owner of each that is not deleted."""
+    def apply(self, charge: Charge, records: Iterable[Record], owner: str) -> dict[bytes, str]:
+        """Charge the group for these records. Returns the owner of each that is not deleted."""
         owners = {}
         for key, value in records:
             members = _members(key, value) - (key in self._sizes and _members(key, b""))
             size, charged = self._sizes.pop(key, (0, owner))
             after = 0 if value is None else _size(key, value)
-            group.charge(charged, members=members, member_bytes=after - size)
+            charge(charged, members=members, member_bytes=after - size)
             if value is not None:
                 self._sizes[key] = after, charged
                 owners[key] = charged
@@ -60,10 +65,10 @@ class Ledger:
                 owners.pop(key, None)
         return {key: charged for key, charged in owners.items() if charged}
 
-    def discard(self, group: Group) -> None:
+    def discard(self, charge: Charge) -> None:
         """Give all memory back: the group is removed."""
         for key, (size, owner) in self._sizes.items():
-            group.charge(owner, members=-_members(key, b""), member_bytes=-size)
+            charge(owner, members=-_members(key, b""), member_bytes=-size)
         self._sizes.clear()
 
 
