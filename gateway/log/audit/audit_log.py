@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.base.sizes import MIB
-from gateway.log.audit.salvage import EPOCH
-from gateway.log.audit.salvage_recovery import SalvageRecovery
 from gateway.log.files.disk import Disk, doing
 from gateway.log.files.synced_end import SyncedEnd
 from gateway.log.partition.log_settings import LogSettings
 from gateway.log.partition.pending_flush import PendingFlush
 from gateway.log.partition.roll_policy import rolls_when_told
+from gateway.log.partition.salvage import EPOCH
+from gateway.log.partition.salvage_recovery import SalvageRecovery
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.segments.segment import TIME_INDEX_SUFFIX
 from gateway.log.segments.segment_index import TIME_ENTRY

@@ -18,8 +18,6 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gateway.base.sizes import MIB
-from gateway.log.audit.salvage import EPOCH, gap
-from gateway.log.audit.salvage_recovery import SalvageRecovery
 from gateway.log.files.directory_lock import DirectoryLock
 from gateway.log.files.disk import Disk, doing
 from gateway.log.files.errors import LogError
@@ -27,6 +25,8 @@ from gateway.log.files.synced_end import SyncedEnd
 from gateway.log.offsets import offset_store_format
 from gateway.log.partition.log_settings import LogSettings
 from gateway.log.partition.roll_policy import rolls_when_told
+from gateway.log.partition.salvage import EPOCH, gap
+from gateway.log.partition.salvage_recovery import SalvageRecovery
 from gateway.log.partition.unified_log import UnifiedLog
 from kwire.errors import DecodeError
 from kwire.metadata_log.file_names import segment_name

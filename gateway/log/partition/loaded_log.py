@@ -1,7 +1,7 @@
 """Holds the segments of a log that was recovered, and begins a log anew.
 
 How a log is recovered depends on the log: ``gateway.log.metadata.recovery``,
-``gateway.log.audit.salvage_recovery``. Source: ``LoadedLogOffsets``.
+``gateway.log.partition.salvage_recovery``. Source: ``LoadedLogOffsets``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Blocking, for one thread at a time. It keeps batches byte for byte, in Kafka's on-disk format, so
 that ``kafka-dump-log.sh`` and Kafka itself read them. It knows no snapshots, no lock and no small
 files, and recovers nothing: its users load the segments (``gateway.log.metadata.recovery`` for the
-metadata log, ``gateway.log.audit.salvage_recovery`` for logs that no other node has). Source:
+metadata log, ``gateway.log.partition.salvage_recovery`` for logs that no other node has). Source:
 ``UnifiedLog`` and ``LocalLog``.
 
 The segments before the active one are always on disk as a whole, because a segment is synced before

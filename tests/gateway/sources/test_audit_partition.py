@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gateway.log.audit.audit_log import AUDIT_SETTINGS, AuditRecord
-from gateway.log.audit.salvage_recovery import DAMAGED
 from gateway.log.partition.log_settings import LogSettings
+from gateway.log.partition.salvage_recovery import DAMAGED
 from gateway.ports.services import OffsetAt, OffsetOutOfRange, State
 from gateway.sources.audit_partition import DIRECTORY, AuditPartition
 from kwire.metadata_log.file_names import segment_name

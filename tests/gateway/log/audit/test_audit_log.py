@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gateway.log.audit.audit_log import AUDIT_SETTINGS, AuditLog, AuditRecord
-from gateway.log.audit.salvage_recovery import DAMAGED
 from gateway.log.files.errors import DiskFailed, LogFailed, SyncFailed
 from gateway.log.partition.log_settings import LogSettings
+from gateway.log.partition.salvage_recovery import DAMAGED
 from gateway.log.segments import segment
 from kwire.metadata_log.file_names import segment_name
 from kwire.records import decode_batches

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from gateway.log.audit.audit_log import AUDIT_SETTINGS, AuditLog, AuditRecord
-from gateway.log.audit.salvage import gap, salvage
-from gateway.log.audit.salvage_recovery import DAMAGED
 from gateway.log.files.high_watermark_file import FILE_NAME
 from gateway.log.partition.log_settings import LogSettings
+from gateway.log.partition.salvage import gap, salvage
+from gateway.log.partition.salvage_recovery import DAMAGED
 from gateway.sources.audit_partition import DIRECTORY, AuditPartition
 from kwire.metadata_log.file_names import segment_name
 from kwire.records import decode_batches

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.log.audit.salvage_recovery import DAMAGED
 from gateway.log.files.errors import DiskFailed, LogFailed, LogLocked
 from gateway.log.offsets import offset_store
+from gateway.log.partition.salvage_recovery import DAMAGED
 from kwire.metadata_log.file_names import segment_name
 from kwire.records import Record, decode_batches, iter_batches
 from tests.gateway.log.faulty_disk import FaultyDisk

@@ -11,11 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from gateway.log.audit.salvage import EPOCH, Salvaged, gap, salvage
 from gateway.log.files.disk import Disk, doing
-from gateway.log.metadata.listing import list_directory
 from gateway.log.partition.loaded_log import LoadedLog
 from gateway.log.partition.log_settings import LogSettings
+from gateway.log.partition.salvage import EPOCH, Salvaged, gap, salvage
 from gateway.log.segments.batch_check import Tail, check_batches
 from gateway.log.segments.epoch_cache import EpochCache
 from gateway.log.segments.segment import (
@@ -25,7 +24,7 @@ from gateway.log.segments.segment import (
     replace_segment,
     scan_segment,
 )
-from kwire.metadata_log.file_names import segment_name
+from kwire.metadata_log.file_names import parse_segment_name, segment_name
 from kwire.metadata_log.open_file import read_regular
 
 #: Suffix of what is kept of a segment that could not be read.
@@ -177,4 +176,5 @@ class SalvageRecovery:
         return self._directory / segment_name(base)
 
     def _bases(self) -> list[int]:
-        return [base for base, _ in list_directory(str(self._directory)).segments]
+        names = (parse_segment_name(entry.name) for entry in self._directory.iterdir())
+        return sorted(base for base in names if base is not None)

@@ -3,7 +3,7 @@
 Readable batches stay, and empty batches replace the offsets that are lost. A consumer sees a gap
 there, as it does behind Kafka's log cleaner, which leaves batches without records too
 (``LogCleaner``). No offset is given to another record, and the batches behind the damage are
-served. It reads and writes no file: ``gateway.log.audit.salvage_recovery`` does.
+served. It reads and writes no file: ``gateway.log.partition.salvage_recovery`` does.
 """
 
 from __future__ import annotations
