@@ -211,9 +211,11 @@ def _check(log: UnifiedLog, step: Append) -> Checked:
     checked = check_batches(
         step.records, Tail(log.end_offset, log.last_epoch, gaps=True), crc_checked=False
     )
-    epoch = step.followed.leader_epoch
-    known = list(itertools.takewhile(lambda batch: batch.epoch <= epoch, checked.batches))
-    return checked if len(known) == len(checked.batches) else Checked(known, checked.tail, None)
+    epoch, batches = step.followed.leader_epoch, checked.batches
+    if not batches or batches[-1].epoch <= epoch:  # epochs never decrease
+        return checked
+    known = list(itertools.takewhile(lambda batch: batch.epoch <= epoch, batches))
+    return Checked(known, checked.tail, None)
 
 
 def _holds_start(log: UnifiedLog, first: Batch) -> bool:
