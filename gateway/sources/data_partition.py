@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from gateway.broker.produce.producer_state import Verification
     from gateway.broker.replica.isr import Altered, Proposal
     from gateway.log.reading.log_view import LogView
+    from gateway.sources.disk_notices import DiskNotices
     from kwire.messages.partition_record import PartitionRecord
     from kwire.messages.register_broker_record import RegisterBrokerRecord
     from kwire.uuid import Uuid
@@ -95,13 +96,14 @@ class DataPartition(LogPartition):
         wake: Callable[[DataPartition], None],
         checkpoints: Checkpoints | None = None,
         backlog: AppendBacklog | None = None,
+        notices: DiskNotices | None = None,
         counts: Sequence[AppendCounts] = (),
         disk: Disk | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """``settings`` and ``rules`` return the configuration of the topic as of now. Each of
-        ``counts`` counts what is appended, ``backlog`` what waits for the disk. ``disk`` and
-        ``clock`` (s) are for tests.
+        ``counts`` counts what is appended, ``backlog`` what waits for the disk; ``notices`` hears
+        of every outcome. ``disk`` and ``clock`` (s) are for tests.
         """
         super().__init__(cluster_id=cluster_id, log_dir=str(directory.parent))
         self.directory = directory
@@ -109,7 +111,7 @@ class DataPartition(LogPartition):
         self.index = index
         self._broker = broker
         self._rules = rules
-        self._wake = wake
+        self._wake, self._notices = wake, notices
         self._epoch = -1
         self._record: PartitionRecord | None = None  # the newest, while this node leads
         self._known_fault: Problem | None = None  # of which readers were told
@@ -441,6 +443,8 @@ class DataPartition(LogPartition):
 
     def _answer(self, one: PartitionAppend, outcome: Outcome) -> None:
         """Tell the sender of an append of its outcome, when it is to hear of it."""
+        if self._notices is not None:
+            self._notices.note(outcome)
         leader = self.leader
         if not isinstance(outcome, Appended) or not one.until_committed:
             one.on_done(outcome)

@@ -30,6 +30,7 @@ from gateway.server.broker.cleaner_settings import CleanerSettings, cleaner_sett
 from gateway.server.broker.topic_settings import TopicSettings, topic_settings
 from gateway.sources.append_counts import AppendCounts
 from gateway.sources.data_partition import Broker, DataPartition
+from gateway.sources.disk_notices import DiskNotices
 from gateway.sources.log_partition import Callbacks
 from gateway.sources.partition_jobs import Job
 from kwire.protocol import ErrorCode
@@ -90,6 +91,7 @@ class ReplicaManager:
         self._disk = Disk(fsync=fsync)
         self.checkpoints = checkpoints
         self._backlog = AppendBacklog(queued_max_bytes)
+        self._disk_notices = DiskNotices(self._report_disk, trio.current_time)
         self._partitions: dict[Uuid, dict[int, DataPartition]] = {}
         self._ids: dict[str, Uuid] = {}  # of the topics in ``_partitions``
         #: What was appended: to all topics, those that are deleted among them, and to each.
@@ -169,6 +171,7 @@ class ReplicaManager:
                 wake=self._work_on,
                 checkpoints=self.checkpoints,
                 backlog=self._backlog.part(),
+                notices=self._disk_notices,
                 counts=(self.appended, of_topic),
                 disk=self._disk,
             )
@@ -320,6 +323,9 @@ class ReplicaManager:
                 self._reports.report("partition not opened", error=str(problem))
         self._report_notices()
         self._note_loaded()
+
+    def _report_disk(self, event: str, text: str) -> None:
+        self._reports.report(event, **({"error": text} if text else {}))
 
     def _report(self, event: str, text: str) -> None:
         """Have the event loop report what a thread has to say."""

@@ -444,6 +444,12 @@ _BROKER: Final = (
         "high watermarks not saved",
         "`replication-offset-checkpoint` could not be written; the next write tries again.",
     ),
+    _failure(
+        "records refused",
+        "The disk refuses records, with `error`: it is full, for one. Producers get "
+        "KAFKA_STORAGE_ERROR and try again; what is there is served. Logged once a minute at most.",
+    ),
+    _event("records taken again", "info", "", "The disk takes records of producers again."),
     _event(
         "partition cleaned",
         "info",
