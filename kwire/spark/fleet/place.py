@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kwire.spark.fleet import sql
+from kwire.spark.fleet.evolution import lacking
 from kwire.spark.fleet.views import CLUSTER_ID, VIEWS, View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 Format = Literal["delta", "iceberg"]
 CLUSTERS: Final = "clusters"
@@ -125,8 +127,8 @@ class Place:
             ) from None
 
     def make(self, spark: SparkSession, view: View | None = None) -> bool:
-        """Make the tables of ``view``, or the one of clusters, unless they are there; add columns
-        that this kwire has and they lack. Return whether none was there. Raises what Spark raises.
+        """Make the tables of ``view``, or the one of clusters, unless they are there; add what
+        this kwire has and they lack. Return whether none was there. Raises what Spark raises.
         """
         if view is None:
             if not self.is_path:
@@ -150,30 +152,25 @@ class Place:
         *,
         partitioned: bool,
     ) -> bool:
-        have, table = self.columns(spark, name), self.table(name)
+        have, table = self.schema(spark, name), self.table(name)
         if have is None:
             properties = {"kwire.table": name}
             text = sql.create(
                 table, columns, self.format, about, partitioned=partitioned, properties=properties
             )
             spark.sql(text)
-        elif lacking := [one for one in columns if one[0].lower() not in have]:
-            spark.sql(sql.add_columns(table, lacking))
+        elif missing := list(lacking(have, _schema(spark, columns))):
+            spark.sql(sql.add_columns(table, missing))
         return have is None
 
-    def columns(self, spark: SparkSession, name: str) -> set[str] | None:
-        """Return the names of a table's columns in lower case; None if there is no such table."""
+    def schema(self, spark: SparkSession, name: str) -> StructType | None:
+        """Return the columns of a table; None if there is no such table."""
         from pyspark.errors import AnalysisException
 
         try:
-            return {one.lower() for one in spark.table(self.table(name)).columns}
+            return spark.table(self.table(name)).schema
         except AnalysisException as error:
-            if error.getCondition() in (
-                "TABLE_OR_VIEW_NOT_FOUND",
-                "DELTA_TABLE_NOT_FOUND",
-                "DELTA_PATH_DOES_NOT_EXIST",
-                "PATH_NOT_FOUND",
-            ):
+            if error.getCondition() in _NOT_THERE:
                 return None
             raise
 
@@ -183,7 +180,7 @@ class Place:
         yet is empty. Raises FleetError if there are no tables at all.
         """
         self.prepare(spark)
-        if self.columns(spark, CLUSTERS) is None:
+        if self.schema(spark, CLUSTERS) is None:
             raise FleetError(f"{self.where} has no {self.format} tables of clusters")
         spark.sql(sql.view(CLUSTERS, f"SELECT * FROM {self.table(CLUSTERS)}"))
         for view in views:
@@ -196,9 +193,12 @@ class Place:
 
     def _rows(self, spark: SparkSession, name: str, view: View) -> str:
         """The name of a table in SQL; of an empty one where it has not been made."""
-        if self.columns(spark, name) is not None:
+        if self.schema(spark, name) is not None:
             return self.table(name)
-        columns = ", ".join(f"{sql.quoted(name)} {type_}" for name, type_ in view.columns)
         empty = f"kwire_no_{name}"
-        spark.createDataFrame([], columns).createOrReplaceTempView(empty)
+        spark.createDataFrame([], sql.columns(view.columns)).createOrReplaceTempView(empty)
         return empty
+
+
+def _schema(spark: SparkSession, columns: Sequence[tuple[str, str]]) -> StructType:
+    return spark.createDataFrame([], sql.columns(columns)).schema

@@ -9,11 +9,14 @@ that is read again never brings an entity back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kwire.cluster.field_types import FieldType, ListOf, MapOf, Nullable, Struct
 from kwire.cluster.view_offsets import CHANGES_MAX
 from kwire.spark.fleet.views import CLUSTER_ID, ORIGINS, View
+
+if TYPE_CHECKING:
+    from kwire.spark.fleet.evolution import Lacking
 
 _COMMENTS: Final = {name: about for name, _, about in (CLUSTER_ID, *ORIGINS)}
 
@@ -27,6 +30,11 @@ def literal(text: str) -> str:
     """Return ``text`` as a literal of SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+def columns(named: Sequence[tuple[str, str]]) -> str:
+    """Return names with types as Spark's DDL has the columns of a schema."""
+    return ", ".join(f"{quoted(name)} {type_}" for name, type_ in named)
 
 
 def create(
@@ -59,9 +67,15 @@ def view(name: str, query: str) -> str:
     return f"CREATE OR REPLACE TEMPORARY VIEW {quoted(name)} AS {query}"
 
 
-def add_columns(table: str, columns: Sequence[tuple[str, str]]) -> str:
-    """Return the statement that adds columns, which a later kwire has, to a table."""
-    listed = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns)
+def add_columns(table: str, columns: Sequence[Lacking]) -> str:
+    """Return the statement that adds columns and members of structs, which a later kwire has, to a
+    table, where that kwire has them.
+    """
+    listed = ", ".join(
+        f"{'.'.join(map(quoted, one.path))} {one.type}"
+        f" {'FIRST' if one.after is None else f'AFTER {quoted(one.after)}'}"
+        for one in columns
+    )
     return f"ALTER TABLE {table} ADD COLUMNS ({listed})"
 
 

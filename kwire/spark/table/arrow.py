@@ -7,7 +7,7 @@ restarts from these records, so its state is stored once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -159,6 +159,13 @@ def restore(state: State, kind: Kind, table: pa.Table) -> None:
 def empty(columns: Mapping[str, pa.DataType]) -> pa.Table:
     """Return a table of these columns without rows."""
     return pa.schema(list(columns.items())).empty_table()
+
+
+def together(tables: Iterable[pa.Table]) -> pa.Table:
+    """Return the rows of several tables. Those of an earlier kwire may lack columns, and members of
+    structs, which are null then.
+    """
+    return pa.concat_tables(tables, promote_options="default")
 
 
 def table_columns(name: str) -> dict[str, pa.DataType]:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from kwire.spark.table.arrow import SINCE, current_table
+from kwire.spark.table.arrow import SINCE, current_table, together
 from kwire.spark.table.kinds import Key, Kind
 from kwire.spark.table.rows import Moment, State
 from kwire.spark.table.tiers import level_of
@@ -78,12 +78,12 @@ def change(
 
 def merged(layers: Sequence[Layer], level: int, tables: Iterable[pa.Table]) -> Step:
     """One layer in place of several, without the rows that ended within them."""
-    return Step(_cancelled(pa.concat_tables(tables)), level, layers)
+    return Step(_cancelled(together(tables)), level, layers)
 
 
 def living(tables: Iterable[pa.Table]) -> pa.Table:
     """The rows of all layers of a kind that no mark ends, without the columns of marks."""
-    rows = _cancelled(pa.concat_tables(tables, promote_options="default"))
+    rows = _cancelled(together(tables))
     return rows.drop_columns([name for name in MARKS if name in rows.column_names])
 
 

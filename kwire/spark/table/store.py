@@ -33,6 +33,7 @@ from kwire.spark.table.arrow import (
     held_table,
     load_table,
     restore,
+    together,
 )
 from kwire.spark.table.kinds import KINDS, Key, Kind
 from kwire.spark.table.layers import Layer, living, merged
@@ -167,8 +168,8 @@ class Store:
         return [f"{self.root}/{file}" for file in files]
 
     def read(self, files: Iterable[str]) -> pa.Table:
-        """Return the rows of files of the manifest, which have the same columns."""
-        return pa.concat_tables(map(self._read, files))
+        """Return the rows of files of the manifest that are of one table."""
+        return together(map(self._read, files))
 
     def load(self) -> State:
         """Return the state of the last commit, and delete the files that a killed writer left.
@@ -314,10 +315,10 @@ class _Commit:
         files.append((file, level_of(rows)))
         self.rows[name] += rows
         while (step := due([level for _, level in files]))[0]:
-            together = files[len(files) - step[0] :]
-            whole = pa.concat_tables(self._read_all(file for file, _ in together))
+            some = files[len(files) - step[0] :]
+            whole = together(self._read_all(file for file, _ in some))
             files[len(files) - step[0] :] = [(self._write(name, whole), step[1])]
-            self._let_go(file for file, _ in together)
+            self._let_go(file for file, _ in some)
 
     def change(self, state: State, kind: Kind, before: Mapping[Key, Moment | None]) -> None:
         """Bring the layers of a kind to ``state``; ``before`` as in :class:`Folded`."""

@@ -182,6 +182,45 @@ def test_tables_of_an_earlier_release_are_taken_over(logs: Any, tmp_path: Path) 
     assert held_by(built(tmp_path / "old", rows)) == held_by(built(tmp_path / "new", rows))
 
 
+def older(table: pa.Table) -> pa.Table:
+    """The rows of brokers as a kwire wrote them that knew fewer columns and members of structs."""
+    listeners = [
+        [{name: one[name] for name in ("listenerName", "host")} for one in of_row or ()]
+        for of_row in table.column("listeners").to_pylist()
+    ]
+    fields = pa.struct([("listenerName", pa.string()), ("host", pa.string())])
+    at = table.column_names.index("listeners")
+    fewer = table.set_column(at, "listeners", pa.array(listeners, pa.list_(fields)))
+    return fewer.drop_columns(["rack"])
+
+
+@needs_shared
+def test_files_that_lack_columns_and_members_of_structs_are_gone_on_with(
+    logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of both kinds are merged, and what the older ones lack is null."""
+    monkeypatch.setattr(layers, "SMALL", 0)
+    monkeypatch.setattr(tiers, "FANOUT", 2)
+    rows = rows_of(logs("p-one-basic") / "nodes" / "1" / "__cluster_metadata-0")
+    store = built(tmp_path, rows[: len(rows) // 2])
+    files = [file for file, _ in store.manifest.appended["brokers"]]
+    files += [layer.file for layer in store.manifest.current["broker"]]
+    for file in files:
+        pq.write_table(older(store._read(file)), tmp_path / file)
+    rest = rows[len(rows) // 2 :]
+    for n in range(0, len(rest), 250):
+        built(tmp_path, rest[n : n + 250])
+    manifest = Store(str(tmp_path)).manifest
+    tables = [store._read(file) for file, _ in manifest.appended["brokers"]]
+    ports = [
+        None if of_row is None else [one["port"] for one in of_row]
+        for table in tables
+        for of_row in table.column("listeners").to_pylist()
+    ]
+    assert any(None in of_row for of_row in ports) and any(None not in of_row for of_row in ports)
+    assert len(tables) < len(ports)
+
+
 @needs_shared
 def test_no_secret_is_in_the_files(logs: Any, tmp_path: Path) -> None:
     store = built(tmp_path, rows_of(logs("p-one-basic") / "nodes" / "1" / "__cluster_metadata-0"))
