@@ -46,6 +46,8 @@ def environment(release: str) -> Path:
     root = cache_dir() / "environments"
     directory, whole = root / f"pyspark-{release}-{key}", root / f"pyspark-{release}-{key}.whole"
     python = directory / "bin" / "python"
+    if whole.exists():  # without the lock, which another release may hold for minutes
+        return python
     root.mkdir(parents=True, exist_ok=True)
     with locked(root / "lock"):
         if not whole.exists():

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, str]
 _THREADS: Final = 4
+#: A batch reads to ends that are known, so nothing is waited for at the server: a consumer asks for
+#: more ahead of its reader, and its next question would stand behind that wait, some hundred times.
+_AT_ONCE: Final = {"kafka.fetch.max.wait.ms": "10"}
 _RAW: Final = "kwire_raw"
 _BEGUN: Final = "kwire_begun"
 _ENDLESS: Final = 1 << 62
@@ -112,7 +115,7 @@ class Batch:
 
     def _load(self, read: Read, options: Options) -> DataFrame:
         topics = [view.topic for view in self._views]
-        source = self._spark.read.format("kafka").options(**options)
+        source = self._spark.read.format("kafka").options(**{**_AT_ONCE, **options})
         source = source.option("assign", json.dumps({topic: [0] for topic in topics}))
         for name, offset in (("startingOffsets", read.start), ("endingOffsets", read.end)):
             source = source.option(name, json.dumps({topic: {"0": offset} for topic in topics}))
