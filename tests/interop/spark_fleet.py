@@ -348,8 +348,8 @@ def test_tables_are_kept_in_an_object_store(spark: SparkSession, logs: Any, buck
             register(spark, other)
 
 
-#: What an earlier kwire might not have had: a column, a member of structs in an array, and one of a
-#: struct.
+#: An earlier kwire might not have had these: a column, a member of structs in an array, and one of
+#: a struct.
 _LATER: Final = {
     "features": "release",
     "brokers": "`port`: INT",

@@ -1,4 +1,4 @@
-"""What a table lacks of a schema, at every depth, and the statement that adds it."""
+"""The table tells which columns and members it lacks, at every depth, and a statement adds them."""
 
 from __future__ import annotations
 

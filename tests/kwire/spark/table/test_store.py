@@ -213,7 +213,7 @@ def test_files_that_lack_columns_and_members_of_structs_are_gone_on_with(
     manifest = Store(str(tmp_path)).manifest
     tables = [store._read(file) for file, _ in manifest.appended["brokers"]]
     ports = [
-        None if of_row is None else [one["port"] for one in of_row]
+        [one["port"] for one in of_row or ()]
         for table in tables
         for of_row in table.column("listeners").to_pylist()
     ]
