@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,20 +38,29 @@ class RealBrokers(Cluster):
 
     def said_by(self, node: Node) -> str:
         """The output of all processes of one broker."""
-        files = sorted(node.directory.glob("server*.out"), key=lambda path: path.stat().st_mtime)
-        return "".join(path.read_text(errors="replace") for path in files)
+        return _said_by(node)
 
     def errors(self) -> list[str]:
         """Return the lines that the brokers logged as errors, with the lines below them."""
-        found = []
-        for node in self.nodes:
-            wanted = False
-            for line in self.said_by(node).splitlines():
-                if level := _LINE.match(line):
-                    wanted = level[1] in ("ERROR", "FATAL")
-                if wanted:
-                    found.append(f"{node.node_id}: {line}")
-        return found
+        return logged_errors(self.nodes)
+
+
+def logged_errors(nodes: Iterable[Node]) -> list[str]:
+    """Return the lines that nodes of Kafka logged as errors, with the lines below them."""
+    found = []
+    for node in nodes:
+        wanted = False
+        for line in _said_by(node).splitlines():
+            if level := _LINE.match(line):
+                wanted = level[1] in ("ERROR", "FATAL")
+            if wanted:
+                found.append(f"{node.node_id}: {line}")
+    return found
+
+
+def _said_by(node: Node) -> str:
+    files = sorted(node.directory.glob("server*.out"), key=lambda path: path.stat().st_mtime)
+    return "".join(path.read_text(errors="replace") for path in files)
 
 
 @contextlib.contextmanager

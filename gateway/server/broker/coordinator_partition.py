@@ -17,7 +17,7 @@ from gateway.base.sizes import MIB
 from gateway.broker.coordinator_replay import Replay
 from gateway.broker.produce.validation import ProducedBatch
 from gateway.ports.replicas import Appended
-from gateway.ports.services import OffsetOutOfRange, State
+from gateway.ports.services import Isolation, OffsetOutOfRange, State
 from gateway.sources.log_reader import content
 from kwire.protocol import ErrorCode
 from kwire.records import Record, decode_batches, encode_batch
@@ -63,16 +63,17 @@ class CoordinatorPartition:
         return partition.is_leader and partition.leader_epoch == self.epoch
 
     async def load(self, threads: trio.CapacityLimiter | None = None) -> Replay:
-        """Read the records up to the high watermark, in one of ``threads``. Raises
+        """Read the records up to the log end, in one of ``threads``: what an earlier leader has
+        acknowledged may be above the high watermark that this one knows. Raises
         PartitionUnavailable, and DecodeError for a batch that cannot be read.
         """
         self._check()
         replay = Replay()
         offset = self.partition.log_start_offset
-        while offset < self.partition.high_watermark:
+        while offset < self.partition.end_offset:
             self._check()
             try:
-                read = self.partition.read(offset, _READ_BYTES)
+                read = self.partition.read(offset, _READ_BYTES, Isolation.LOG_END)
             except (OffsetOutOfRange, OSError) as error:
                 raise PartitionUnavailable(f"{self}: {error}") from error
             offset = await trio.to_thread.run_sync(_apply, read, offset, replay, limiter=threads)
