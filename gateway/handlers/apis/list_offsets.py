@@ -62,8 +62,8 @@ _NOT_YET: Final = OffsetAt(-1, -1, -1)
 
 
 def handle(request: Any, context: Context) -> Message | Streamed:
-    """Return one offset for each partition (version 0: several); a repeated partition is refused,
-    as in Kafka.
+    """Return one offset for each partition (version 0: several); a repeated partition is refused
+    once, as in Kafka.
     """
     return (
         list_offsets_old.handle(request, context)
@@ -82,9 +82,17 @@ def _handle(request: ListOffsetsRequest, context: Context) -> Message | Streamed
     policy = context.gateway.partitions.policy
     isolation = policy.isolation(request.replica_id, request.isolation_level)
 
+    refused: set[tuple[str, int]] = set()
+
     def partitions(topic: ListOffsetsTopic) -> Iterator[ListOffsetsPartitionResponse]:
         for partition in topic.partitions:
-            yield _answer(topic, partition, repeated, isolation, context)
+            key = topic.name, partition.partition_index
+            if key in refused:
+                continue
+            response = _answer(topic, partition, repeated, isolation, context)
+            if response.error_code == ErrorCode.INVALID_REQUEST:
+                refused.add(key)
+            yield response
 
     topics = (
         filled(ListOffsetsTopicResponse(name=topic.name), "partitions", partitions(topic))

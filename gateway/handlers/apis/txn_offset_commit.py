@@ -2,8 +2,8 @@
 producer.
 
 They count once the transaction is committed. From version 5 on the partition of the group is added
-to the transaction by this request; before, AddOffsetsToTxn has done so (KIP-890). Version 6, with
-ids of topics, is not served, as in Kafka 4.3. Source: ``KafkaApis.handleTxnOffsetCommitRequest``.
+to the transaction by this request; before, AddOffsetsToTxn has done so (KIP-890). Version 6 has ids
+of topics, as in Kafka 4.4. Source: ``KafkaApis.handleTxnOffsetCommitRequest``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.groups.events import OffsetToCommit, TxnOffsetCommit
 from gateway.handlers.access import Operation, may
-from gateway.handlers.catalog import Topic, has_partition, topic_named
+from gateway.handlers.catalog import Topic, has_partition, topic_named, topic_with_id
 from gateway.handlers.group_requests import may_on_group, owner_of
 from gateway.handlers.transaction_requests import may_on_transaction
 from gateway.ports.pending_response import PendingResponse, Work
@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from kwire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 
 API_KEY: Final = ApiKey.TXN_OFFSET_COMMIT
-VERSIONS: Final = range(6)
+VERSIONS: Final = range(7)
 
 _FIRST_WITH_LOADING: Final = 2
 #: The first version whose clients know TRANSACTION_ABORTABLE; the first that adds the partition.
 _FIRST_WITH_ABORTABLE: Final = 4
 _FIRST_THAT_ADDS: Final = 5
+_FIRST_WITH_TOPIC_IDS: Final = 6
 #: Errors of the coordinator after which the client asks again.
 _RETRIED: Final = frozenset(
     {
@@ -69,18 +70,24 @@ def handle(request: TxnOffsetCommitRequest, context: Context) -> Answer:
 def _ask(request: TxnOffsetCommitRequest, context: Context, coordinator: Transactions) -> Work:
     faults: _Faults = []
     offsets: list[OffsetToCommit] = []
+    by_id = context.version >= _FIRST_WITH_TOPIC_IDS
     for topic in request.topics:
-        may_read = may(context, Operation.READ, topic.name)
-        found = topic_named(topic.name, context)
+        found = (
+            topic_with_id(topic.topic_id, context) if by_id else topic_named(topic.name, context)
+        )
+        of_topic = ErrorCode.NONE
+        if by_id and found is None:
+            of_topic = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not may(context, Operation.READ, topic.name if found is None else found.name):
+            of_topic = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         errors = []
         for said in topic.partitions:
-            error = ErrorCode.NONE
-            if not may_read:
-                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif found is None or not has_partition(found, said.partition_index):
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                offsets.append(_to_commit(found, said))
+            error = of_topic
+            if not error:
+                if found is not None and has_partition(found, said.partition_index):
+                    offsets.append(_to_commit(found, said))
+                else:
+                    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             errors.append(error)
             yield None
         faults.append(errors)
@@ -200,7 +207,7 @@ def _size(request: TxnOffsetCommitRequest) -> int:
 def _respond(request: TxnOffsetCommitRequest, faults: _Faults) -> Message | Streamed:
     topics = (
         filled(
-            TxnOffsetCommitResponseTopic(name=topic.name),
+            TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id),
             "partitions",
             _partitions(topic.partitions, errors),
         )

@@ -10,9 +10,12 @@ from gateway.broker.transactions.transaction import TopicPartition
 from gateway.groups.events import CommitResult, TxnOffsetCommit
 from gateway.handlers.apis import txn_offset_commit
 from kwire.protocol import ErrorCode
+from kwire.uuid import Uuid
 from tests.gateway.handlers.transaction_world import TransactionWorld
 from tests.gateway.handlers.world import World
 
+#: The version with ids of topics.
+BY_ID = 6
 GROUPS = TopicPartition("__consumer_offsets", 7)
 
 
@@ -41,10 +44,13 @@ class OffsetsWorld(TransactionWorld):
         self, version: int, *wanted: tuple[str, int], **fields: Any
     ) -> list[ErrorCode]:
         """Commit offset 5 of each partition, and return the errors."""
-        topics = [
-            {"name": name, "partitions": [{"partition_index": index, "committed_offset": 5}]}
-            for name, index in wanted or [("t", 0)]
-        ]
+        topics = []
+        for name, index in wanted or [("t", 0)]:
+            unknown = Uuid(bytes([9] * 16))
+            topic_id = self.quorum_image.topic_ids.get(name, unknown)
+            named = {"name": name} if version < BY_ID else {"topic_id": topic_id}
+            partitions = [{"partition_index": index, "committed_offset": 5}]
+            topics.append({**named, "partitions": partitions})
         answer = self.of(txn_offset_commit, version, group_id="g", topics=topics, **fields)
         return [ErrorCode(one.error_code) for topic in answer.topics for one in topic.partitions]
 
@@ -62,13 +68,14 @@ def test_offsets_get_to_the_group_with_their_producer(version: int) -> None:
 def test_partition_that_is_not_in_the_transaction_is_added_or_refused(version: int) -> None:
     world = OffsetsWorld(is_added=False)
     expected = {
+        6: ErrorCode.NONE,
         5: ErrorCode.NONE,
         4: ErrorCode.TRANSACTION_ABORTABLE,
     }.get(version, ErrorCode.INVALID_TXN_STATE)
     assert world.commit_offsets(version) == [expected]
-    assert len(world.groups.events) == (version == 5)
+    assert len(world.groups.events) == (version >= 5)
     known = world.transactions.driver.known("pay")
-    assert known.partitions == ({GROUPS} if version == 5 else frozenset())
+    assert known.partitions == ({GROUPS} if version >= 5 else frozenset())
 
 
 def test_fenced_producer_commits_nothing() -> None:
@@ -78,13 +85,17 @@ def test_fenced_producer_commits_nothing() -> None:
     assert not world.groups.events
 
 
-def test_each_partition_has_its_own_error() -> None:
+@pytest.mark.parametrize(
+    ("version", "unknown"),
+    [(5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (BY_ID, ErrorCode.UNKNOWN_TOPIC_ID)],
+)
+def test_each_partition_has_its_own_error(version: int, unknown: ErrorCode) -> None:
     world = OffsetsWorld()
     world.create("secret", [7])
     world.authorizer.forbidden.add(("READ", "TOPIC", "secret"))
     world.groups.error = ErrorCode.ILLEGAL_GENERATION
-    assert world.commit_offsets(5, ("none", 0), ("t", 0), ("t", 9), ("secret", 0)) == [
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    assert world.commit_offsets(version, ("none", 0), ("t", 0), ("t", 9), ("secret", 0)) == [
+        unknown,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
