@@ -27,6 +27,7 @@ from gateway.log.partition.partition_directories import (
 from gateway.ports.replicas import LogSize
 from gateway.ports.services import State
 from gateway.server.broker.cleaner_settings import CleanerSettings, cleaner_settings
+from gateway.server.broker.directory_turns import DirectoryTurns
 from gateway.server.broker.topic_settings import TopicSettings, topic_settings
 from gateway.sources.append_counts import AppendCounts
 from gateway.sources.data_partition import Broker, DataPartition
@@ -101,6 +102,7 @@ class ReplicaManager:
         self._image: Image | None = None
         self._changed: dict[str, None] = {}  # names of topics, in order
         self._due: dict[DataPartition, None] = {}
+        self._turns = DirectoryTurns()
         self._opening = 0
         self._notices: list[Callable[[], None]] = []  # reports of threads, for the event loop
         self._wake = trio.Event()
@@ -153,6 +155,7 @@ class ReplicaManager:
 
     def _delete(self, partition: DataPartition) -> None:
         self.fetchers.unfollow(partition)
+        self._turns.leave(partition)
         partition.delete(self._remove)
 
     def _apply(self, name: str, topic_id: Uuid, index: int, record: PartitionRecord) -> None:
@@ -290,7 +293,7 @@ class ReplicaManager:
                 for partition in due:
                     # Taken here, before the task runs: jobs that come meanwhile wake this one
                     # again, and must not begin beside those before them.
-                    if jobs := partition.take_jobs():
+                    if not self._turns.must_wait(partition) and (jobs := partition.take_jobs()):
                         self._opening += 1
                         nursery.start_soon(self._perform, partition, jobs, threads)
                 self._note_loaded()
@@ -308,6 +311,8 @@ class ReplicaManager:
         done = await trio.to_thread.run_sync(partition.perform, jobs, limiter=threads)
         partition.performed(done)
         self.fetchers.retry(partition)
+        for one in self._turns.done(partition):
+            self._work_on(one)
         self._opening -= 1
         if partition.state is not state:
             self._moved()
@@ -337,7 +342,8 @@ class ReplicaManager:
             report()
 
     def _note_loaded(self) -> None:
-        if self._image is not None and not self._changed and not self._due and not self._opening:
+        is_idle = not (self._changed or self._due or self._opening or self._turns.is_any_waiting)
+        if self._image is not None and is_idle:
             self.loaded.set()
 
     def _tidy_up(self, topics: dict[Uuid, str]) -> None:

@@ -4,12 +4,14 @@ acknowledged is there after a crash.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from gateway.broker.lifecycle import BrokerState
 from gateway.config.config import Config, ConfigError
@@ -321,6 +323,38 @@ async def test_sizes_and_producers_of_a_partition_are_described(tmp_path: Path) 
         (one,) = here.active_producers
         assert (one.producer_id, one.producer_epoch, one.last_sequence) == (5, 2, 8)
         assert (one.last_timestamp, one.current_txn_start_offset) == (NOW_MS, -1)
+
+
+@in_loop
+async def test_topic_made_again_waits_until_the_old_directory_is_gone(tmp_path: Path) -> None:
+    async with broker(tmp_path) as node:
+        await with_topic(node)
+        await produce(node, b"old")
+        own = node.ready.services.source.broker
+        assert own is not None
+        manager = own.replicas
+        remove, begun, may_end = manager._remove, threading.Event(), threading.Event()
+
+        def slowly(directory: Path) -> None:
+            begun.set()
+            may_end.wait()
+            remove(directory)
+
+        manager._remove = slowly
+        try:
+            name = DeleteTopicState(name="t")
+            await node.ask(DeleteTopicsRequest(topics=[name], timeout_ms=5000), 6)
+            await until_async(begun.is_set, "the directory is being removed")
+            assert await node.create("t") == 0
+            await until_async(lambda: len(manager.partitions) == 1, "the new topic is known")
+            # A thread that did not wait would have opened it by then.
+            await trio.sleep(0.5)
+            (new,) = manager.partitions
+            assert new.stored.log is None
+        finally:
+            may_end.set()
+        await produce(node, b"new")
+        assert await consume(node) == [(0, b"new")]
 
 
 @in_loop
