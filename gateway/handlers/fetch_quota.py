@@ -1,5 +1,5 @@
-"""Counts the responses to Fetch in the quotas of clients, and empties that of a client that is
-throttled (``KafkaApis.handleFetchRequest``).
+"""Counts the responses to Fetch, in the quotas of clients and for the metrics, and empties that of
+a client that is throttled (``KafkaApis.handleFetchRequest``).
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from gateway.ports.services import FileRecords
 from kwire.messages.fetch_response import FetchResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from gateway.handlers.context import Context
     from gateway.handlers.fetch_sessions import FetchSession
+    from gateway.ports.services import Partition
 
 #: Bytes of the size in front of a response.
 _SIZE: Final = 4
@@ -42,6 +45,17 @@ def throttled(response: FetchResponse, session: FetchSession | None) -> FetchRes
     """
     release(response)
     return FetchResponse(session_id=INVALID_SESSION_ID if session is None else session.id)
+
+
+def counted(
+    read: Iterable[tuple[Partition, int]], context: Context, of_follower: bool
+) -> Iterator[None]:
+    """Count for the metrics what a response has, partitions and bytes, one in each step."""
+    replicas = context.gateway.replicas
+    if replicas is not None:
+        for partition, size in read:
+            replicas.count_fetch(partition, size, of_follower=of_follower)
+            yield
 
 
 def release(response: FetchResponse) -> None:

@@ -134,6 +134,14 @@ class Replicas(Protocol):
         """Return a partition that this node leads, or the error for the client."""
         ...
 
+    def count_produce(self, partition: WritablePartition) -> None:
+        """Count a partition of a Produce request for the metrics."""
+        ...
+
+    def count_fetch(self, partition: Partition, size: int, *, of_follower: bool) -> None:
+        """Count a partition in a response to Fetch, with the bytes of its records."""
+        ...
+
     def sizes(self) -> Iterator[LogSize]:
         """Yield the size of each partition, those of a topic one after the other."""
         ...

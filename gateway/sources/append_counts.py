@@ -1,4 +1,5 @@
-"""Counts what is appended to the partitions of a topic, and to all (``BrokerTopicMetrics``).
+"""Counts what is appended to the partitions of a topic and read from them, and the same of all
+(``BrokerTopicMetrics``).
 
 As in Kafka, batches of coordinators on this node and markers count, and so does a batch that its
 producer sent again. It knows no rates: who reads the counts derives them.
@@ -8,15 +9,27 @@ from __future__ import annotations
 
 
 class AppendCounts:
-    """The records and bytes since the start. Only the event loop counts."""
+    """The records, bytes and requests since the start. Only the event loop counts."""
 
-    __slots__ = ("bytes", "messages")
+    __slots__ = ("bytes", "bytes_out", "fetches", "messages", "produces", "replication_bytes_out")
 
     def __init__(self) -> None:
         self.messages = 0
         self.bytes = 0
+        self.bytes_out = 0  #: of records in responses to clients
+        self.replication_bytes_out = 0  #: of records in responses to followers
+        self.produces = 0  #: partitions in Produce requests
+        self.fetches = 0  #: partitions in responses to Fetch
 
     def add(self, messages: int, size: int) -> None:
         """A batch of ``size`` bytes was appended."""
         self.messages += messages
         self.bytes += size
+
+    def fetched(self, size: int, *, of_follower: bool) -> None:
+        """A response to Fetch has ``size`` bytes of records of a partition."""
+        self.fetches += 1
+        if of_follower:
+            self.replication_bytes_out += size
+        else:
+            self.bytes_out += size

@@ -109,8 +109,8 @@ class DataPartition(LogPartition):
         self.directory = directory
         self.topic_id = topic_id
         self.index = index
-        self._broker = broker
-        self._rules = rules
+        self.counts = counts
+        self._broker, self._rules = broker, rules
         self._wake, self._notices = wake, notices
         self._epoch = -1
         self._record: PartitionRecord | None = None  # the newest, while this node leads

@@ -172,6 +172,7 @@ class _Fetch:
         "_isolation",
         "_may_replicate",
         "_overflows",
+        "_read",
         "_replica",
         "_session",
         "_version",
@@ -205,6 +206,7 @@ class _Fetch:
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         self._bytes_left = self._bytes_max
         self._has_records = False
+        self._read: list[tuple[Partition, int]] = []  # what the response has, with its bytes
         self._by_id = context.version >= _BY_ID
         self._session = session
         self._epoch = 0 if session is None else session.epoch
@@ -400,6 +402,8 @@ class _Fetch:
                 for one in wanted:
                     session.again(one)
             return fetch_quota.throttled(response, session)
+        for _ in fetch_quota.counted(self._read, self._context, self.is_of_follower):
+            pass
         kept = self._session_of(response, len(wanted))
         if kept is not None:
             for one in wanted:
@@ -429,6 +433,7 @@ class _Fetch:
                         session.again(one)
                         yield None
                 return fetch_quota.throttled(response, session)
+            yield from fetch_quota.counted(self._read, self._context, self.is_of_follower)
             kept = self._session_of(response, len(wanted))
             if kept is not None:
                 for one in wanted:
@@ -574,6 +579,7 @@ class _Fetch:
                 self._bytes_left = max(0, self._bytes_left - read.size)
             else:
                 read.release()
+            self._read.append((log, len(data.records or b"")))
         return data
 
     def _name_leader(self, log: Partition, data: PartitionData, response: FetchResponse) -> None:

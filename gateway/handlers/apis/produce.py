@@ -287,6 +287,7 @@ class _Produce:
             found = context.gateway.replicas.find_writable(topic.topic_id, wanted.index)
             if isinstance(found, ErrorCode):
                 raise BatchRefused(found, "")
+            context.gateway.replicas.count_produce(found)
             batch = yield from check_batch(
                 wanted.records, context.version, found.rules, context.wall_ms
             )

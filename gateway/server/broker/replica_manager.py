@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from gateway.log.files.offset_checkpoint import Checkpoints
     from gateway.log.files.problem import Problem
     from gateway.log.partition.log_settings import LogSettings
+    from gateway.ports.replicas import WritablePartition
+    from gateway.ports.services import Partition
     from gateway.server.broker.replica_fetcher_manager import ReplicaFetcherManager
     from gateway.server.logging.logs import Reports
     from kwire.cluster import Delta, Image
@@ -221,6 +223,18 @@ class ReplicaManager:
             return ErrorCode.KAFKA_STORAGE_ERROR
         # Until its log is open: from another error some clients conclude that offsets are gone.
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if partition.state is State.LOADING else partition
+
+    def count_produce(self, partition: WritablePartition) -> None:
+        """See ``gateway.ports.replicas.Replicas``."""
+        if isinstance(partition, DataPartition):
+            for counts in partition.counts:
+                counts.produces += 1
+
+    def count_fetch(self, partition: Partition, size: int, *, of_follower: bool) -> None:
+        """See ``gateway.ports.replicas.Replicas``."""
+        if isinstance(partition, DataPartition):
+            for counts in partition.counts:
+                counts.fetched(size, of_follower=of_follower)
 
     def find_writable(self, topic_id: Uuid, index: int) -> DataPartition | ErrorCode:
         """As in ``Replicas``."""

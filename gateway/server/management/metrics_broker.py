@@ -64,6 +64,14 @@ def _of_sessions(
 BROKER: Final = (
     _of_topics("messagesin_total", "Records that were appended.", "messages"),
     _of_topics("bytesin_total", "Bytes of the batches that were appended.", "bytes"),
+    _of_topics("bytesout_total", "Bytes of records that clients fetched.", "bytes_out"),
+    _of_topics(
+        "replicationbytesout_total",
+        "Bytes of records that followers fetched.",
+        "replication_bytes_out",
+    ),
+    _of_topics("totalproducerequests_total", "Partitions in Produce requests.", "produces"),
+    _of_topics("totalfetchrequests_total", "Partitions in responses to Fetch.", "fetches"),
     _of_logs("logendoffset", "One past the last offset of the partition.", "high_watermark"),
     _of_logs("logstartoffset", "First offset of the partition.", "log_start_offset"),
     _of_logs("size", "Bytes of the partition's segments.", "size_bytes"),

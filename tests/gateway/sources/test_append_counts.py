@@ -52,3 +52,11 @@ def test_refused_batch_is_not_counted(tmp_path: Path) -> None:
     assert isinstance(appended(partition, batch_of(b"a")), BatchRefused)
     assert counted(counts) == (0, 0)
     partition.close()
+
+
+def test_reads_of_clients_and_followers_are_counted_apart() -> None:
+    counts = AppendCounts()
+    counts.fetched(100, of_follower=False)
+    counts.fetched(0, of_follower=False)
+    counts.fetched(70, of_follower=True)
+    assert (counts.fetches, counts.bytes_out, counts.replication_bytes_out) == (3, 100, 70)

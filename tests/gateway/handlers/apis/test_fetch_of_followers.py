@@ -27,6 +27,10 @@ class Replicas:
 
     def __init__(self, found: DataPartition) -> None:
         self.found = found
+        self.fetched: list[tuple[int, bool]] = []
+
+    def count_fetch(self, partition: DataPartition, size: int, *, of_follower: bool) -> None:
+        self.fetched.append((size, of_follower))
 
     def find(self, record: Any) -> DataPartition:
         return self.found

@@ -52,6 +52,7 @@ def test_response_above_the_quota_is_empty_and_counts_nothing() -> None:
     world = ThrottledWorld(1)
     session = world.begin()
     world.logs[0].append(2, size=6000)
+    world.replicas.fetched.clear()
     assert named(world.fetch((session, 1))) == {0: 6000}
     for epoch in (2, 3, 4):
         assert named(world.fetch((session, epoch))) == {}
@@ -59,6 +60,8 @@ def test_response_above_the_quota_is_empty_and_counts_nothing() -> None:
     assert world.quotas is not None and world.quotas.fetch.throttled == 3
     world.now += 12
     assert named(world.fetch((session, 5))) == {0: 6000}
+    # Nor do the metrics count what was not sent.
+    assert world.replicas.fetched == [(6000, False)] * 2
 
 
 def test_throttled_full_fetch_begins_no_session() -> None:

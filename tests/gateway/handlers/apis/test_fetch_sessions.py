@@ -23,6 +23,10 @@ class Replicas:
 
     def __init__(self) -> None:
         self.partitions: dict[tuple[Uuid, int], MemoryPartition] = {}
+        self.fetched: list[tuple[int, bool]] = []
+
+    def count_fetch(self, partition: Partition, size: int, *, of_follower: bool) -> None:
+        self.fetched.append((size, of_follower))
 
     def find(self, record: Any) -> Partition | ErrorCode:
         found = self.partitions.get((record.topic_id, record.partition_id))

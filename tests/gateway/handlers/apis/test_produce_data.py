@@ -63,6 +63,10 @@ class MemoryReplicas:
     """``gateway.ports.replicas.Replicas`` with one partition at each index but 9."""
 
     replica: MemoryReplica = field(default_factory=MemoryReplica)
+    produced: int = 0
+
+    def count_produce(self, partition: Any) -> None:
+        self.produced += 1
 
     def find_writable(self, topic_id: Uuid, index: int) -> Any:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if index == 9 else self.replica

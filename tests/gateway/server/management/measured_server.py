@@ -125,6 +125,9 @@ def replicas(*, partitions: int = 1, topics: int = 1) -> ReplicaManager:
     """A broker's partitions of the topic orders, with 5 of 8 records, and counts of its topics."""
     counts = AppendCounts()
     counts.add(7, 700)
+    counts.produces = 3
+    counts.fetched(300, of_follower=False)
+    counts.fetched(200, of_follower=True)
     logs = [
         SimpleNamespace(
             directory=Path(f"/data/orders-{index}"),
