@@ -14,7 +14,7 @@ from gateway.log.partition.roll_policy import rolls_when_told
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.reading.own_log import OwnLog
 from gateway.log.segments.batch_check import Checked
-from gateway.log.segments.segment import scan_segment
+from gateway.log.segments.segment_scan import scan_segment
 from gateway.log.segments.segment_swap import finish_swaps
 from gateway.sources.producer_log import ProducerLog
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.log.files.errors import DiskFailed, LogError, SyncFailed
-from gateway.log.segments.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from gateway.log.segments.segment_scan import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 
 if TYPE_CHECKING:
     from gateway.log.partition.pending_flush import PendingFlush

@@ -25,8 +25,8 @@ from gateway.log.partition.roll_policy import rolls_when_told
 from gateway.log.partition.salvage import EPOCH
 from gateway.log.partition.salvage_recovery import SalvageRecovery
 from gateway.log.partition.unified_log import UnifiedLog
-from gateway.log.segments.segment import TIME_INDEX_SUFFIX
 from gateway.log.segments.segment_index import TIME_ENTRY
+from gateway.log.segments.segment_scan import TIME_INDEX_SUFFIX
 from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.open_file import read_regular
 from kwire.records import Record, encode_batch

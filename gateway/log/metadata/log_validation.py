@@ -27,7 +27,7 @@ from gateway.log.metadata.listing import (
 from gateway.log.metadata.snapshot_writer import snapshot_fault
 from gateway.log.partition.log_settings import LogSettings
 from gateway.log.segments.epoch_cache import EpochCache
-from gateway.log.segments.segment import SegmentScan, has_indexes, scan_from, scan_segment
+from gateway.log.segments.segment_scan import SegmentScan, has_indexes, scan_from, scan_segment
 from kwire.errors import DecodeError
 from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.snapshot_id import SnapshotId

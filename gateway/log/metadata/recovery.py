@@ -16,7 +16,8 @@ from gateway.log.metadata.listing import list_directory, log_start
 from gateway.log.metadata.log_validation import LogValidation, validate_log
 from gateway.log.partition.loaded_log import LoadedLog, restart
 from gateway.log.partition.log_settings import LogSettings
-from gateway.log.segments.segment import Segment, SegmentScan, delete_segments
+from gateway.log.segments.segment import Segment, delete_segments
+from gateway.log.segments.segment_scan import SegmentScan
 from kwire.metadata_log.file_names import segment_name
 
 #: Files that Kafka or kwire leave after a crash: unfinished ones, and ones marked for deletion.

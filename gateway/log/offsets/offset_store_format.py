@@ -16,7 +16,7 @@ from gateway.log.files.disk import Disk, doing
 from gateway.log.files.synced_end import SyncedEnd
 from gateway.log.partition.salvage import EPOCH, gap
 from gateway.log.segments.batch_check import Checked, Tail, check_batches
-from gateway.log.segments.segment import INDEX_SUFFIX
+from gateway.log.segments.segment_scan import INDEX_SUFFIX
 from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.open_file import read_regular
 

@@ -24,10 +24,10 @@ from gateway.log.partition.loaded_log import LoadedLog, restart
 from gateway.log.partition.log_settings import LogSettings
 from gateway.log.segments.batch_check import Checked, batch_at
 from gateway.log.segments.epoch_cache import EpochCache
-from gateway.log.segments.segment import (
+from gateway.log.segments.segment import Segment
+from gateway.log.segments.segment_scan import (
     INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
-    Segment,
     SegmentScan,
     scan_from,
     scan_segment,

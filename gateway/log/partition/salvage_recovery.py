@@ -17,13 +17,8 @@ from gateway.log.partition.log_settings import LogSettings
 from gateway.log.partition.salvage import EPOCH, Salvaged, gap, salvage
 from gateway.log.segments.batch_check import Tail, check_batches
 from gateway.log.segments.epoch_cache import EpochCache
-from gateway.log.segments.segment import (
-    Segment,
-    SegmentScan,
-    delete_segments,
-    replace_segment,
-    scan_segment,
-)
+from gateway.log.segments.segment import Segment, delete_segments, replace_segment
+from gateway.log.segments.segment_scan import SegmentScan, scan_segment
 from kwire.metadata_log.file_names import parse_segment_name, segment_name
 from kwire.metadata_log.open_file import read_regular
 

@@ -29,13 +29,11 @@ from gateway.log.segments.batch_check import Batch, Tail, check_batches
 from gateway.log.segments.segment import (
     ReadableSegment,
     Segment,
-    SegmentScan,
-    batch_start,
     delete_segments,
     open_closed,
     replace_segment,
-    scan_segment,
 )
+from gateway.log.segments.segment_scan import SegmentScan, batch_start, scan_segment
 from gateway.log.segments.segment_swap import swap_segments
 from kwire.metadata_log.file_names import segment_name
 

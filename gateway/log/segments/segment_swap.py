@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.log.files.disk import Disk
 from gateway.log.segments.batch_check import Tail, check_file
-from gateway.log.segments.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from gateway.log.segments.segment_scan import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.open_file import OpenFile
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.log.metadata.local_log import LocalLog
 from gateway.log.reading.follower import DirectoryFollower
-from gateway.log.segments.segment import scan_segment
+from gateway.log.segments.segment_scan import scan_segment
 from tests.gateway.log.workload import SMALL, Promise, content_of
 
 

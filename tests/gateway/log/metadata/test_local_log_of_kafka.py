@@ -19,7 +19,7 @@ from gateway.log.files.quorum_state import format_quorum_state, parse_quorum_sta
 from gateway.log.metadata.local_log import LocalLog, LogSettings
 from gateway.log.reading.follower import DirectoryFollower
 from gateway.log.segments.batch_check import Tail, check_batches
-from gateway.log.segments.segment import scan_segment
+from gateway.log.segments.segment_scan import scan_segment
 from tests.gateway.log.kafka_files import batch
 from tests.shared import needs_shared
 from tests.speed import measured, rounds

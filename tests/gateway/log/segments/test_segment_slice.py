@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.log.segments.batch_index import BatchIndex
-from gateway.log.segments.segment import scan_segment
+from gateway.log.segments.segment_scan import scan_segment
 from gateway.log.segments.segment_slice import SegmentSlice, Slot
 from kwire.metadata_log.open_file import OpenFile
 from tests.gateway.log.kafka_files import WrittenBatch, batch
