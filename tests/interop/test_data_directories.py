@@ -47,7 +47,7 @@ KEYS = 10
 
 
 class Found(NamedTuple):
-    """What clients find in the logs."""
+    """Facts that clients find in the logs."""
 
     data: list[bytes | None]
     newest: dict[bytes | None, bytes | None]
@@ -198,7 +198,7 @@ def records(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None
 
 
 def found(bootstrap: str) -> Found:
-    """What clients find; the coordinators may still load their partitions."""
+    """Return the facts that clients find. A coordinator may still load its partition."""
     consumer = reader(bootstrap)
     [at] = consumer.committed([TopicPartition(DATA, 0)], PATIENCE_S)
     consumer.close()
