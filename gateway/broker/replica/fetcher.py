@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _SESSION_LOST: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
 )
+#: Partitions in one request, so that neither it nor its response takes long to make and to read.
+NAMED_MAX: Final = 5000
 _Key = tuple["Uuid", int]
 
 
@@ -137,12 +139,13 @@ class Fetcher:
             return None
         session, settings = self._session, self._settings
         named, forgotten = self._all() if session.is_full else self._news()
-        self._changed, self._idle = {}, {}
+        self._idle = {}
         for one in named:
             one.in_session = one.asked = True
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self._replica_id, replica_epoch=broker_epoch),
-            max_wait_ms=settings.max_wait_ms,
+            # Those that had no place in this request are not to wait.
+            max_wait_ms=0 if self._changed else settings.max_wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
             session_id=session.id,
@@ -155,14 +158,24 @@ class Fetcher:
         """Return the partitions of a request that opens a session."""
         for one in self._partitions.values():
             one.in_session = one.asked = False
-        return [one for one in self._partitions.values() if one.status is Status.READY], []
+        ready = [one for one in self._partitions.values() if one.status is Status.READY]
+        named, later = ready[:NAMED_MAX], ready[NAMED_MAX:]
+        if later:
+            # Without a session each request is one of these: the others come first next time.
+            for one in named:
+                self._partitions[one.key] = self._partitions.pop(one.key)
+        self._changed = {one.key: one for one in later}
+        return named, []
 
     def _news(self) -> tuple[list[Followed], list[_Key]]:
         """Return the partitions to name in a session, and those to forget."""
         for key in self._idle:
             if (left := self._partitions.get(key)) is not None:
                 left.in_session = left.asked = False
-        return list(self._changed.values()), list(self._idle)
+        named = list(itertools.islice(self._changed.values(), NAMED_MAX))
+        for one in named:
+            del self._changed[one.key]
+        return named, list(self._idle)
 
     def failed(self, now: float) -> None:
         """The last request was not answered."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kwire.message import Message
 
 _RESPONSE_MAX: Final = 64 * MIB
+#: A response may have one for each partition of the leader.
+_ELEMENTS_MAX: Final = 300_000
 
 
 class InterBrokerSettings(NamedTuple):
@@ -83,6 +85,7 @@ class BrokerConnection:
                 client_id=connection.client_id,
                 timeout_s=connection.timeout_s,
                 response_max_bytes=self._response_max_bytes,
+                response_max_elements=_ELEMENTS_MAX,
             )
         return upstream
 

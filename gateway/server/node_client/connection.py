@@ -25,7 +25,7 @@ from gateway.server.node_client.errors import (
     UnsupportedByPeer,
     short,
 )
-from gateway.server.node_client.link import Link
+from gateway.server.node_client.link import RESPONSE_MAX_ELEMENTS, Link
 from gateway.server.node_client.sasl import Authentication
 from gateway.server.node_client.tls import secure
 from gateway.server.node_client.versions import AdvertisedVersions, ask_versions
@@ -76,10 +76,12 @@ class Upstream:
         client_id: str,
         timeout_s: float,
         response_max_bytes: int = 64 * MIB,
+        response_max_elements: int = RESPONSE_MAX_ELEMENTS,
     ) -> Self:
         """Connect within ``timeout_s``, with TLS and SASL as ``security`` says.
 
-        Responses above ``response_max_bytes`` are refused. Raises Unreachable, TlsFailed,
+        Responses above ``response_max_bytes``, or with more array elements than
+        ``response_max_elements``, are refused. Raises Unreachable, TlsFailed,
         AuthenticationFailed, ConnectionClosed, TimedOut, BadAnswer.
         """
         # Escaped: addresses of voters and leaders come from responses, with any text as host.
@@ -90,7 +92,7 @@ class Upstream:
         try:
             with trio.move_on_after(timeout_s):
                 link, offer, session = await setup.run()
-                link.limit_responses(response_max_bytes)
+                link.limit_responses(response_max_bytes, response_max_elements)
                 return cls(address, link, offer, client_id, session)
         except BaseException:
             await setup.undo()

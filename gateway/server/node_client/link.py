@@ -51,6 +51,7 @@ class Link:
         self.who = who
         self._stream = stream
         self._splitter = FrameSplitter(response_max_bytes)
+        self._budget = RESPONSE_MAX_ELEMENTS
         self._correlation_id = 0
         self._closed_because: str | None = None
         self._first = b""  # the first two bytes that the node sent
@@ -60,9 +61,11 @@ class Link:
         """True while requests can be sent, as far as this side knows."""
         return self._closed_because is None
 
-    def limit_responses(self, response_max_bytes: int) -> None:
-        """Change the limit, from the next response on."""
-        self._splitter.limit = response_max_bytes
+    def limit_responses(
+        self, response_max_bytes: int, response_max_elements: int = RESPONSE_MAX_ELEMENTS
+    ) -> None:
+        """Change the limits, from the next response on."""
+        self._splitter.limit, self._budget = response_max_bytes, response_max_elements
 
     async def ask(
         self,
@@ -155,8 +158,8 @@ class Link:
     def _decode(self, api_key: int, version: int, answer: bytes, about: str) -> Message:
         kind = response_type(api_key)
         try:
-            _, at = decode_response_header(api_key, version, answer, budget=RESPONSE_MAX_ELEMENTS)
-            message, end = kind.decode_from(answer, version, at, budget=RESPONSE_MAX_ELEMENTS)
+            _, at = decode_response_header(api_key, version, answer, budget=self._budget)
+            message, end = kind.decode_from(answer, version, at, budget=self._budget)
             if end != len(answer):
                 raise DecodeError(
                     f"{len(answer) - end} bytes left over behind {kind.NAME}", offset=end

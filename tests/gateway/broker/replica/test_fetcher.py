@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from gateway.broker.replica.fetcher import NAMED_MAX
 from gateway.broker.replica.followed import (
     Append,
     CutTo,
@@ -121,6 +122,26 @@ def test_leader_without_sessions_gets_those_without_records_first() -> None:
     made.answered(answer(data(0, records=b"x"), session=0), 0.0)
     made.positioned(first, Position(0, 11, 4))
     assert list(named(request(made))) == [1, 0]
+
+
+def test_many_partitions_are_named_in_several_requests_without_a_wait_between() -> None:
+    made, _ = fetcher(*range(NAMED_MAX + 2))
+    first = request(made)
+    made.answered(answer(), 0.0)
+    second = request(made)
+    made.answered(answer(), 0.0)
+    third = request(made)
+    assert len(named(first)) == NAMED_MAX
+    assert sorted(named(second)) == [NAMED_MAX, NAMED_MAX + 1]
+    assert [one.max_wait_ms for one in (first, second, third)] == [0, 500, 500]
+    assert named(third) == {}
+
+
+def test_leader_without_sessions_is_asked_for_many_partitions_in_turn() -> None:
+    made, _ = fetcher(*range(NAMED_MAX + 2))
+    request(made)
+    made.answered(answer(session=0), 0.0)
+    assert list(named(request(made)))[:2] == [NAMED_MAX, NAMED_MAX + 1]
 
 
 # --- answers
