@@ -95,6 +95,10 @@ class Config:
         unit="ms",
         at_least=1,
     )
+    broker_rack: str | None = key(
+        None,
+        "Rack of this broker: the controller spreads the replicas of a partition over racks.",
+    )
     inter_broker_listener_name: str | None = key(
         None,
         "Name of the listener at which this broker fetches from the others; all of them have one "

@@ -228,6 +228,7 @@ def broker_registration(
     directory_id: Uuid,
     endpoints: Iterable[Endpoint],
     features: Mapping[str, tuple[int, int]],
+    rack: str | None = None,
 ) -> BrokerRegistrationRequest:
     """Return the registration of a broker with one log directory. ``endpoints`` are those for
     clients, ``features`` the levels that this release knows.
@@ -249,6 +250,6 @@ def broker_registration(
             Feature(name=name, min_supported_version=low, max_supported_version=high)
             for name, (low, high) in features.items()
         ],
-        rack=None,
+        rack=rack,
         log_dirs=[directory_id],
     )

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from kwire.messages.register_broker_record import RegisterBrokerRecord
     from kwire.uuid import Uuid
 
+#: Directories that are looked at between other tasks.
+_SLICE: Final = 100
 #: Threads that open logs, begin segments and write to slow disks, for all partitions.
 _THREADS_MAX: Final = 4
 
@@ -294,8 +296,7 @@ class ReplicaManager:
                 await self._wake.wait()
                 self._wake = trio.Event()
                 if is_first and self._image is not None:
-                    await trio.to_thread.run_sync(self._tidy_up, dict(self._image.topics))
-                    self._report_notices()
+                    await self._tidy_up(self._image)
                     is_first = False
                 while self._changed and self._image is not None:
                     name = next(iter(self._changed))
@@ -360,17 +361,44 @@ class ReplicaManager:
         if self._image is not None and is_idle:
             self.loaded.set()
 
-    def _tidy_up(self, topics: dict[Uuid, str]) -> None:
-        """Set aside the directories of topics that the image does not have, before logs are made
-        under their names: they may be of another cluster, so nothing is deleted (``-stray``).
+    async def _tidy_up(self, image: Image) -> None:
+        """Set aside the directories of partitions that the image does not place here, before logs
+        are made under their names: they may be of another cluster, so nothing is deleted
+        (``-stray``).
         """
+        strays = []
+        for number, (key, path) in enumerate(
+            (await trio.to_thread.run_sync(self._directories)).items()
+        ):
+            if not self._is_placed_here(image, *key, path):
+                strays.append(path)
+            if number % _SLICE == 0:
+                await trio.lowlevel.checkpoint()
+        await trio.to_thread.run_sync(self._set_aside, strays)
+        self._report_notices()
+
+    def _is_placed_here(self, image: Image, topic_id: Uuid, index: int, path: Path) -> bool:
+        name = image.topics.get(topic_id)
+        record = image.partitions.get(topic_id, {}).get(index)
+        if name is None or record is None or path.name != directory_name(name, index):
+            return False
+        return self._node_id in record.replicas
+
+    def _directories(self) -> dict[tuple[Uuid, int], Path]:
+        """Return the directories of partitions, in a thread."""
         try:
             remove_deleted(self._data_dir)
-            for (topic_id, index), path in partition_directories(self._data_dir).items():
-                name = topics.get(topic_id)
-                if name is None or path.name != directory_name(name, index):
-                    stray = set_aside(path, self._disk, secrets.token_hex(16), "stray")
-                    self._report("partition set aside", f"{path} is now {stray.name}")
+            return partition_directories(self._data_dir)
+        except LogError as error:
+            self._report("partition not opened", str(error))
+            return {}
+
+    def _set_aside(self, strays: list[Path]) -> None:
+        """Rename directories, in a thread."""
+        try:
+            for path in strays:
+                stray = set_aside(path, self._disk, secrets.token_hex(16), "stray")
+                self._report("partition set aside", f"{path} is now {stray.name}")
         except LogError as error:
             self._report("partition not opened", str(error))
 

@@ -473,8 +473,8 @@ _BROKER: Final = (
     ),
     _problem(
         "partition set aside",
-        "A directory belongs to no topic of the cluster. Nothing in it was changed: delete it if "
-        "its records are not needed.",
+        "A directory belongs to no partition that the cluster places on this broker. Nothing in it "
+        "was changed: delete it if its records are not needed.",
     ),
     _failure(
         "partition not opened",

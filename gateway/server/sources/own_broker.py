@@ -51,6 +51,7 @@ def open_broker(
         store.directory_id,
         [one for one in endpoints.values() if one.listener not in config.controller_listener_names],
         {one.name: (one.min_version, one.max_version) for one in OWN_FEATURES},
+        config.broker_rack,
     )
     try:
         broker = BrokerNode(

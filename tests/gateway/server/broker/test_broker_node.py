@@ -4,6 +4,7 @@ acknowledged is there after a crash.
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -323,6 +324,29 @@ async def test_sizes_and_producers_of_a_partition_are_described(tmp_path: Path) 
         (one,) = here.active_producers
         assert (one.producer_id, one.producer_epoch, one.last_sequence) == (5, 2, 8)
         assert (one.last_timestamp, one.current_txn_start_offset) == (NOW_MS, -1)
+
+
+@in_loop
+async def test_directory_of_a_partition_that_is_placed_elsewhere_is_set_aside(
+    tmp_path: Path,
+) -> None:
+    async with broker(tmp_path) as node:
+        await with_topic(node)
+        await produce(node, b"kept")
+        await node.cut_off()
+    shutil.copytree(tmp_path / "t-0", tmp_path / "t-7")
+    async with broker(tmp_path) as node:
+        await unfenced(node)
+        assert await consume(node) == [(0, b"kept")]
+    assert not (tmp_path / "t-7").exists()
+    assert b"kept" in log_of(tmp_path, "t-7.*-stray")
+
+
+@in_loop
+async def test_rack_of_the_broker_is_registered(tmp_path: Path) -> None:
+    async with broker(tmp_path, broker_rack="r1") as node:
+        await unfenced(node)
+        assert [one.rack for one in node.quorum.image.brokers.values()] == ["r1"]
 
 
 @in_loop
