@@ -18,10 +18,10 @@ from tools.java import KAFKA_VERSION
 from tools.kafka import Cluster, kafka
 from tools.kafka_files import Node
 from tools.own_brokers import own_brokers
-from tools.own_quorum import QUICK, own_quorum
+from tools.own_quorum import QUICK, OwnCluster, own_quorum
 from tools.partition_checker.judge import LoggedBatch
 from tools.process import PATIENCE_S, ProcessError
-from tools.real_brokers import SESSIONS, real_brokers
+from tools.real_brokers import SESSIONS, logged_errors, real_brokers
 
 REPLICAS = 3
 #: The ISR shrinks soon, so that a round is short.
@@ -89,6 +89,13 @@ class Brokers:
                     for one in found[name].partitions.values()
                     if one.leader < 0 or len(one.isrs) < len(one.replicas)
                 ]
+
+    def errors(self) -> list[str]:
+        """Return the lines that nodes of Kafka logged as errors, with the lines below them."""
+        clusters = {id(one): one for one in (self.controllers, *self.clusters)}.values()
+        return logged_errors(
+            node for one in clusters if not isinstance(one, OwnCluster) for node in one.nodes
+        )
 
     def log_of(self, node: Node, topic: str, partition: int) -> list[LoggedBatch]:
         """Return the batches in a broker's files of a partition."""

@@ -1,0 +1,40 @@
+"""Partitions with three replicas, on brokers of kwire alone and beside brokers of Kafka, under the
+controllers of either: brokers are killed, paused and restarted, and nothing is lost, twice, out of
+order, taken back or left out, no aborted record is read, and the logs of the replicas are equal.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from tests.interop.clients import need_clients
+from tests.interop.quorum import need_kafka
+from tools.partition_checker.brokers import brokers
+from tools.partition_checker.faults import FAULTS
+from tools.partition_checker.run import check
+
+_ROUNDS = 4
+
+
+class Case(NamedTuple):
+    own: int
+    java: int
+    controllers: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [Case(3, 0, "kwire"), Case(1, 2, "kafka"), Case(1, 2, "kwire")],
+    ids=["own", "mixed-under-kafka", "mixed-under-kwire"],
+)
+def test_replicated_records_outlive_failures_of_brokers(case: Case) -> None:
+    need_clients()
+    need_kafka()
+    with brokers(**case._asdict()) as running:
+        report = check(running, _ROUNDS, sorted(FAULTS), 3, 0.01)
+    assert not report["violations"]
+    assert not report["errors"]
+    assert sum(report["faults"].values()) == _ROUNDS
+    assert report["acknowledged"] and report["committed"] and report["copied"]
