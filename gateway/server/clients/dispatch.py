@@ -190,6 +190,8 @@ class Dispatcher:
     def _count_in_quotas(
         self, quotas: ClientQuotas, in_flight: InFlightRequest, context: Context, size: int
     ) -> None:
+        if context.sasl is not None and not context.sasl.is_open:
+            return  # as in Kafka, where authentication comes before quotas
         quota = quotas.of_request(context.peer.principal, in_flight.client_id, context.now)
         if in_flight.api_key == ApiKey.PRODUCE:
             quota.produced = size

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
@@ -12,9 +13,10 @@ from gateway.broker.quotas.client_quota_manager import ClientQuotaManager
 from gateway.broker.quotas.client_quotas import ClientQuotas
 from gateway.broker.quotas.request_quota import RequestQuota
 from gateway.broker.quotas.samples import QuotaSettings
-from gateway.handlers.context import Context, Handler
+from gateway.handlers.context import Context, Handler, Peer
 from gateway.ports.pending_response import NO_RESPONSE, PendingResponse
 from gateway.ports.streamed import Streamed
+from gateway.server.clients.dispatch import Dispatcher
 from kwire.cluster import Image
 from kwire.messages.heartbeat_response import HeartbeatResponse
 from kwire.messages.metadata_request import MetadataRequest
@@ -26,7 +28,7 @@ from kwire.messages.produce_request import (
 )
 from kwire.messages.produce_response import ProduceResponse
 from kwire.protocol import ApiKey
-from tests.gateway.server.harness import handler, heartbeat, request, run, serving
+from tests.gateway.server.harness import HEARTBEAT, handler, heartbeat, request, run, serving
 from tests.waiting import until_async
 
 HOUR_S = 3600.0
@@ -211,6 +213,23 @@ def test_produce_is_throttled_by_the_bytes_of_the_request_with_or_without_a_resp
             await until_async(lambda: seen == [1, 0, -1, 1])
 
     run(main, test.clock)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_request_of_authentication_has_no_quota(is_open: bool) -> None:
+    test = Server(request_percentage=0.001)
+    quotas = ClientQuotas(QuotaSettings(), QuotaSettings(), lambda: 1.0)
+    image = Image()
+    image.quotas[(("user", None),)] = {"request_percentage": 1.0}
+    quotas.on_update(None, image)
+    table = {HEARTBEAT: handler(lambda asked, context: test.kept)}
+    dispatcher = Dispatcher(table, cast(Any, None), element_budget=100, quotas=quotas)
+    session = SimpleNamespace(
+        is_open=is_open, takes_bare_tokens=False, refusal=lambda api_key, now: None
+    )
+    peer = Peer("SASL", "User:ANONYMOUS", "127.0.0.1", 1, 1)
+    in_flight, _ = dispatcher.handle(heartbeat(1)[4:], peer, 1.0, cast(Any, session))
+    assert (in_flight.quota is not None) == is_open
 
 
 def test_requests_without_any_quota_call_nothing_of_quotas(
