@@ -127,6 +127,7 @@ def _answer(
             return _note_in_slices(fetch, request, context)
         for one in fetch.wanted:
             fetch.note(one)
+        fetch.has_looked_up = True
     return _wait(fetch, request, context)
 
 
@@ -144,6 +145,7 @@ def _wait(
 ) -> FetchResponse | PendingResponse | Work:
     if request.max_wait_ms <= 0 or fetch.is_ready():
         return fetch.answer()
+    fetch.has_looked_up = False
     wait_ms = min(request.max_wait_ms, WAIT_MAX_MS)
     return PendingResponse(
         deadline=context.now + wait_ms / 1000,
@@ -177,12 +179,15 @@ class _Fetch:
         "_session",
         "_version",
         "_wanted",
+        "has_looked_up",
     )
 
     def __init__(
         self, request: FetchRequest, context: Context, session: FetchSession | None
     ) -> None:
         self._context = context
+        #: The logs of the session were found in this step of the event loop, and need not be again.
+        self.has_looked_up = False
         state = request.replica_state
         #: Id and broker epoch of a follower.
         self._replica = (
@@ -473,7 +478,8 @@ class _Fetch:
         if session is not None:
             if one not in session.marked:
                 return topic  # forgotten meanwhile
-            self._look_up(one)
+            if not self.has_looked_up:
+                self._look_up(one)
         data = self._partition(one, response)
         size = len(data.records or b"")
         has_news = (
