@@ -4,6 +4,7 @@ what was decided before a kill is carried out after it.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Iterator
@@ -120,6 +121,34 @@ def test_kafka_python_commits_and_aborts(server: Gateway) -> None:
             producer.abort_transaction()
     producer.close()
     assert _read(server, "py-") == ["py-kept", "py-kept-too"]
+
+
+def test_aiokafka_commits_aborts_and_sends_offsets(server: Gateway) -> None:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from aiokafka.structs import TopicPartition
+
+    async def transact() -> int | None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=server.bootstrap, transactional_id="aiokafka", acks="all"
+        )
+        await producer.start()
+        for name, commits in (("ai-kept", True), ("ai-aborted", False), ("ai-kept-too", True)):
+            await producer.begin_transaction()
+            await producer.send_and_wait(TOPIC, name.encode(), partition=0)
+            if commits:
+                await producer.send_offsets_to_transaction({TopicPartition(TOPIC, 0): 3}, "ai")
+                await producer.commit_transaction()
+            else:
+                await producer.abort_transaction()
+        await producer.stop()
+        consumer = AIOKafkaConsumer(bootstrap_servers=server.bootstrap, group_id="ai")
+        await consumer.start()
+        committed = await consumer.committed(TopicPartition(TOPIC, 0))
+        await consumer.stop()
+        return committed
+
+    assert asyncio.run(transact()) == 3
+    assert _read(server, "ai-") == ["ai-kept", "ai-kept-too"]
 
 
 def _read(server: Gateway, prefix: str) -> list[str]:
