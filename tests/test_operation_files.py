@@ -182,6 +182,7 @@ def test_dashboard_has_a_row_for_each_part_of_a_node() -> None:
         "Views",
         "Workers",
         "Process",
+        "Topics of a broker",
     ]
 
 
