@@ -102,7 +102,9 @@ class Copier(Writer):
         deadline = time.monotonic() + _REST_S
         while any(self._next.get(partition, 0) <= offset for partition, offset in last.items()):
             if time.monotonic() > deadline or not self.is_alive():
-                self.failed.append(f"{self.topic}: copied up to {self._next}, of {last}")
+                self.failed.append(
+                    f"{self.topic}: copied up to {self._next}, of {last}, and is in {self.place()}"
+                )
                 break
             time.sleep(_POLL_S)
         super().end()

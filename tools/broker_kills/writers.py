@@ -6,10 +6,13 @@ partitions and replicas.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+import traceback
 from abc import abstractmethod
 from collections import defaultdict
+from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
@@ -55,7 +58,15 @@ class Writer(threading.Thread):
         self.ended.set()
         self.join(_END_S)
         if self.is_alive():
-            self.failed.append(f"{self.topic}: the thread has not ended")
+            self.failed.append(f"{self.topic}: the thread has not ended: it is in {self.place()}")
+
+    def place(self) -> str:
+        """Return the line at which the thread is."""
+        stack = traceback.extract_stack(sys._current_frames().get(self.ident or 0))
+        own = [frame for frame in stack if Path(frame.filename).parent == Path(__file__).parent]
+        return (
+            f"{own[-1].filename}:{own[-1].lineno} ({own[-1].line})" if own else "no code of its own"
+        )
 
     @abstractmethod
     def work(self) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
 
+from tools.broker_kills import writers
 from tools.broker_kills.writers import Writer
 
 
@@ -50,3 +52,17 @@ def test_writer_that_works_until_it_is_ended_has_no_violation() -> None:
     writer.start()
     writer.end()
     assert writer.violations() == []
+
+
+def test_writer_that_is_stuck_is_named_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writers, "_END_S", 0.0)
+    let_go = threading.Event()
+    writer = Worker(lambda: None)
+    writer.work = let_go.wait  # type: ignore[method-assign, assignment]
+    writer.start()
+    writer.end()
+    [violation] = writer.violations()
+    assert violation.startswith("t: the thread has not ended: it is in ")
+    assert "writers.py" in violation
+    let_go.set()
+    writer.join()
