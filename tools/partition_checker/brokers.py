@@ -5,6 +5,7 @@ node ids.
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,15 @@ _TOPICS = {
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.num.partitions": "4",
 }
+
+
+#: Node and time; the lines below it have no time.
+_FIRST_LINE = re.compile(r"\d+: \d\d:\d\d:")
+#: A leader logs this about a batch that it does not take, and its producer hears of it.
+_REFUSED = re.compile(
+    r"Error processing append operation.*\n"
+    r".*errors\.(NotEnoughReplicas|OutOfOrderSequence|InvalidProducerEpoch)\w*Exception"
+)
 
 
 @dataclass
@@ -91,11 +101,18 @@ class Brokers:
                 ]
 
     def errors(self) -> list[str]:
-        """Return the lines that nodes of Kafka logged as errors, with the lines below them."""
+        """Return what nodes of Kafka logged as errors, but for refusals that clients are told."""
         clusters = {id(one): one for one in (self.controllers, *self.clusters)}.values()
-        return logged_errors(
+        lines = logged_errors(
             node for one in clusters if not isinstance(one, OwnCluster) for node in one.nodes
         )
+        found: list[str] = []
+        for line in lines:
+            if _FIRST_LINE.match(line):
+                found.append(line)
+            else:
+                found[-1] += f"\n{line}"
+        return [error for error in found if not _REFUSED.search(error)]
 
     def log_of(self, node: Node, topic: str, partition: int) -> list[LoggedBatch]:
         """Return the batches in a broker's files of a partition."""
