@@ -205,8 +205,8 @@ def _controller_problems(config: Config) -> list[str]:
     problems = [*_client_listener_problems(config), *_broker_listener_problems(config)]
     if config.is_broker and len(config.controller_quorum_voters) > 1:
         problems.append(
-            "process.roles: a broker is offered on a quorum of one node, because records are not "
-            "replicated yet: leave controller.quorum.voters out, or the role broker"
+            "process.roles: a controller of controller.quorum.voters with several nodes is no "
+            "broker: leave the role broker out, and run brokers as nodes with process.roles=broker"
         )
     if (
         config.node_id in config.controller_quorum_voters
