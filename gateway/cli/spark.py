@@ -22,6 +22,7 @@ from gateway.cli.spark_init import init
 from gateway.cli.spark_jars import jars
 from gateway.cli.spark_session import running_session
 from gateway.ports.services import PARTITION
+from kwire.jars.table_formats import format_at
 from kwire.printable import printable
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 
@@ -49,6 +50,8 @@ JOBS: Final = {
     "drift": "configs that differ between the brokers, or clusters",
     "audit": "what was changed by hand: topics, configs, ACLs, users ...",
 }
+#: The jobs that ask the fleet's tables, too.
+_OF_FLEET: Final = ("underreplicated", "drift", "audit")
 
 
 class JobName(click.Choice[str]):
@@ -87,7 +90,8 @@ class WithSubcommands(click.Command):
     short_help="Ask the past of a cluster: ISR changes, leader moves, config drift ...",
     help=(
         "Run JOB over SOURCE: a directory with a copy of a metadata log, a server's HOST:PORT, or a"
-        " directory of tables that kwire.spark.tables or --tables wrote. PySpark does the work, in"
+        " directory of tables that kwire.spark.tables or --tables wrote; underreplicated, drift and"
+        " audit ask those of kwire spark fleet, too. PySpark does the work, in"
         " this process (pip install 'kwire[spark]'). kwire spark fleet keeps Delta or Iceberg"
         " tables of many clusters, kwire spark init DIR writes a program of that, kwire spark jars"
         " prints the jars of Spark's Kafka source; each has a --help.\n\n\b\nJobs:\n"
@@ -138,8 +142,14 @@ def command(
     if len(sources) > 1:
         raise click.UsageError("JOB asks one log: several clusters are kept by kwire spark fleet")
     source, security = sources[0], client_security(config)
+    fleets = format_at(source)
+    if fleets and job not in _OF_FLEET:
+        raise click.UsageError(
+            f"{source} has the tables of many clusters, which {', '.join(_OF_FLEET)} ask; {job}"
+            " asks one log, or its tables"
+        )
     _ask_first(source, path, security)
-    with _session() as spark, _tables(spark, source, security, path, on_gap) as tables:
+    with _session(fleets) as spark, _tables(spark, source, security, path, on_gap) as tables:
         from kwire.spark.jobs import JOBS as QUERIES
 
         rows = [_plain(row.asDict(recursive=True)) for row in QUERIES[job](spark, tables).collect()]
@@ -159,8 +169,10 @@ def command(
         _print_table(rows)
 
 
-def _session() -> contextlib.AbstractContextManager[SparkSession]:
-    """Return a Spark session in this process. Raises click.ClickException without PySpark."""
+def _session(fleets: str | None) -> contextlib.AbstractContextManager[SparkSession]:
+    """Return a Spark session in this process, with the jars of ``fleets``, the format of the
+    fleet's tables, if that is given. Raises click.ClickException without PySpark.
+    """
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -170,12 +182,25 @@ def _session() -> contextlib.AbstractContextManager[SparkSession]:
     from kwire.spark.local import SETTINGS
 
     def make() -> SparkSession:
+        if fleets:
+            return _session_of_fleet(fleets)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = SparkSession.builder.master("local[*]").appName("kwire spark")
         return builder.config(map=SETTINGS).getOrCreate()
 
     return running_session(make)
+
+
+def _session_of_fleet(format: Any) -> SparkSession:
+    """Raises click.ClickException where no jars for the format are to be had."""
+    from kwire.jars.maven import MavenError
+    from kwire.spark.fleet import session
+
+    try:
+        return session(format)
+    except MavenError as error:
+        raise click.ClickException(str(error)) from None
 
 
 @contextlib.contextmanager
@@ -188,7 +213,7 @@ def _tables(
 ) -> Iterator[str]:
     """Yield the path of tables with the data of ``source``."""
     if _has_tables(source):
-        yield source
+        yield os.path.abspath(source)
         return
     with tempfile.TemporaryDirectory(prefix="kwire-spark-") as scratch:
         where = path or f"{scratch}/tables"
@@ -235,7 +260,8 @@ def _check_place(path: str) -> None:
 
 
 def _has_tables(source: str) -> bool:
-    return os.path.isfile(os.path.join(source, "manifest.json"))
+    of_one_log = os.path.isfile(os.path.join(source, "manifest.json"))
+    return of_one_log or format_at(source) is not None
 
 
 def _build(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -15,6 +16,15 @@ from kwire.jars.spark import DELTA_FOR, SparkJars, delta_jars
 ICEBERG: Final = "1.12.0"
 #: The format that MERGE runs with, by release of PySpark.
 FORMATS: Final[Mapping[str, str]] = MappingProxyType({"4.1": "iceberg", DELTA_FOR: "delta"})
+
+#: In a directory of the fleet's tables: what the table of clusters has in each format.
+_OF_CLUSTERS: Final = {"delta": "clusters/_delta_log", "iceberg": "clusters/metadata"}
+
+
+def format_at(directory: str) -> str | None:
+    """Return the format of the fleet's tables in a directory; None where there are none."""
+    found = (one for one, name in _OF_CLUSTERS.items() if (Path(directory) / name).is_dir())
+    return next(found, None)
 
 
 def format_of(pyspark: str | None = None) -> str:

@@ -23,6 +23,7 @@ from kwire.cluster.view_offsets import at
 from kwire.jars.maven import MavenError
 from kwire.jars.table_formats import format_of
 from kwire.metadata_log.read import image
+from kwire.spark import questions
 from kwire.spark.fleet import Condition, FleetError, Outcome, keep, register, rounds, session, sql
 from kwire.spark.fleet.place import Format, Place
 from kwire.spark.fleet.plan import Found, OnGap
@@ -40,6 +41,7 @@ from tests.interop.fleet_truth import (
     rows,
     truth,
 )
+from tests.interop.question_truth import FLAPPING, UNDER_REPLICATED, LogTruth
 from tests.shared import needs_shared
 from tools.log_servers import log_servers
 from tools.spark_home import FEW_ROWS, driver_options
@@ -168,6 +170,7 @@ def test_tables_of_twenty_live_clusters_are_the_images_at_every_offset(
                 for view in ENTITIES:
                     version = histories[view].at(one.cluster_id, at(end))
                     assert version == then[view], (one.directory, end, view)
+        questions_are_answered(spark, where, logs("p-quorum") / "nodes" / NODES["p-quorum"])
         before = everything(spark, where)
         told = by_name(keep(spark, clusters, str(where)))
         assert {one.records for one in told.values()} == {0}
@@ -193,6 +196,43 @@ def _as_if_logs_ended(behind: Mapping[str, int]) -> Any:
         return replace(found, end=min(found.end, at(behind[found.cluster_id])))
 
     return asked
+
+
+def questions_are_answered(spark: SparkSession, where: Path, directory: Path) -> None:
+    """Every question about one of the clusters, and the jobs of ``kwire spark`` that are some."""
+    log, id, own = LogTruth(directory / _PARTITION), cluster_of(directory), spark.newSession()
+    questions.register_tables(own, str(where))
+    answers = {question: questions.ask(own, question, **given).where(condition).selectExpr(*columns)
+        for question, condition, columns, given in (
+            ("under_replicated", f"cluster_id = '{id}'", UNDER_REPLICATED, {"seconds": 0}),
+            ("flapping_brokers", f"cluster_id = '{id}'", FLAPPING, {}),
+            ("config_drift", f"scope = 'broker' AND resource = '{id}'", ("name", "values"), {}),
+            ("who_changed_what", f"cluster_id = '{id}'", ("offset", "kind", "op"), {}),
+            ("recreated_topics", f"cluster_id = '{id}'", ("name", "ids"), {}),
+        )
+    }  # fmt: skip
+    assert answers.keys() == questions.QUESTIONS.keys()
+    found = {question: list(map(tuple, one.collect())) for question, one in answers.items()}
+    expected = {
+        "under_replicated": log.under_replicated(),
+        "flapping_brokers": list(log.flapping()),
+        "config_drift": list(log.drift().items()),
+        "who_changed_what": [one[:3] for one in log.by_hand()],
+        "recreated_topics": list(log.recreated().items()),
+    }
+    for question, rows_of_it in expected.items():
+        texts = [sorted(map(_text, some)) for some in (found[question], rows_of_it)]
+        assert texts[0] == texts[1], question
+    assert all(expected[one] for one in ("under_replicated", "flapping_brokers", "config_drift"))
+    for job in ("underreplicated", "drift", "audit"):
+        done = CliRunner().invoke(main, ["spark", job, str(where), "-o", "json"])
+        assert done.exit_code == 0 and id in done.stdout, done.output
+    refused = CliRunner().invoke(main, ["spark", "leaders", str(where)])
+    assert refused.exit_code == 2 and "tables of many clusters" in refused.output
+
+
+def _text(row: Any) -> str:
+    return json.dumps(row, sort_keys=True)
 
 
 def copied(directory: Path, into: Path, number: int) -> Path:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -17,9 +16,7 @@ import pytest
 if os.environ.get("KWIRE_INTEROP") != "require":
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra 'spark' has it)")
 
-from gateway.ports.view_topics import CHANGES
 from kwire.cluster import view_offsets as offsets
-from kwire.records import Record
 from kwire.spark import tables
 from kwire.spark.fleet import sql
 from kwire.spark.fleet.place import CLUSTERS, CLUSTERS_COLUMNS, Place
@@ -29,7 +26,8 @@ from tests.documented import ROOT, blocks
 from tests.gateway.server.views.test_view_maker import removed
 from tests.gateway.sources.metadata_files import batch, write_segment
 from tests.gateway.views.test_fold import topic
-from tests.gateway.views.view_reading import Table, opened, take, view_records
+from tests.gateway.views.view_reading import opened, view_records
+from tests.interop.question_truth import BY_HAND, FLAPPING, UNDER_REPLICATED, LogTruth
 from tests.kwire.spark.session import spark_session
 from tests.shared import needs_shared
 
@@ -53,8 +51,9 @@ class Asked(NamedTuple):
     directory: Path
     format: Format | None
 
-    def records(self, view: str) -> list[Record]:
-        return view_records(opened(self.directory), view)
+    @property
+    def truth(self) -> LogTruth:
+        return LogTruth(self.directory)
 
     def rows(self, question: str, *columns: str, **parameters: Any) -> list[Any]:
         return ask(self.spark, question, **parameters).selectExpr(*columns).collect()
@@ -103,62 +102,9 @@ def fill(spark: SparkSession, directory: Path) -> None:
             spark.sql(f"INSERT INTO {table} {sql.last(view, history)}")
 
 
-class Version(NamedTuple):
-    """A value of an entity, and when it was valid, ms; the end is None for the last one."""
-
-    value: Any
-    since: int
-    until: int | None
-
-
-def versions(records: list[Record], key: Callable[[Any], Any]) -> dict[Any, list[Version]]:
-    """The versions of each entity of a view, in their order; those of a deleted one have an end."""
-    found: dict[Any, list[Version]] = defaultdict(list)
-    for record in records:
-        named = json.loads(record.key or b"")
-        of_key = found[key(named)]
-        if of_key and of_key[-1].until is None:
-            of_key[-1] = of_key[-1]._replace(until=record.timestamp)
-        if record.value is not None:
-            of_key.append(Version(json.loads(record.value), record.timestamp, None))
-    return found
-
-
-def spans(of_one: list[Version], wanted: Callable[[Any], bool]) -> Iterator[list[Version]]:
-    """The runs of versions that are as wanted."""
-    run: list[Version] = []
-    for one in of_one:
-        if wanted(one.value):
-            run.append(one)
-        elif run:
-            yield run
-            run = []
-    if run:
-        yield run
-
-
-def lacks(value: Any) -> bool:
-    return len(value["isr"]) < len({*value["replicas"]} - {*value["addingReplicas"]})
-
-
-def last_ms(quorum: Asked) -> int:
-    return max(record.timestamp for record in quorum.records(CHANGES))
-
-
 def test_spans_of_partitions_with_too_few_in_sync_are_those_of_the_view(quorum: Asked) -> None:
-    of_partitions = versions(quorum.records("partitions"), lambda key: (*key.values(),))
-    end, expected = last_ms(quorum), []
-    for key, of_one in of_partitions.items():
-        for run in spans(of_one, lacks):
-            since, until = run[0].since, run[-1].until
-            if (end if until is None else until) > since:
-                fewest = min(len(one.value["isr"]) for one in run)
-                expected.append((*key, since, until, fewest))
-    found = quorum.rows(
-        "under_replicated",
-        *("topic", "partition", "unix_millis(since)", "unix_millis(until)", "fewestInSync"),
-        seconds=0,
-    )
+    expected = quorum.truth.under_replicated()
+    found = quorum.rows("under_replicated", *UNDER_REPLICATED, seconds=0)
     assert sorted(map(str, map(tuple, found))) == sorted(map(str, expected))
     assert len(expected) > 100 and any(until is None for *_, until, _ in expected)
 
@@ -173,20 +119,13 @@ def test_only_spans_that_are_long_enough_are_told(quorum: Asked) -> None:
 
 
 def test_fenced_spans_of_brokers_are_those_of_the_view(quorum: Asked) -> None:
-    expected, end = set(), last_ms(quorum)
-    for broker, of_one in versions(quorum.records("brokers"), lambda key: key["id"]).items():
-        runs = [*spans(of_one, lambda value: bool(value["fenced"]))]
-        lasted = sum(
-            (end if run[-1].until is None else run[-1].until) - run[0].since for run in runs
-        )
-        expected.add((broker, len(runs), lasted))
-    columns = "id", "fencedTimes", "CAST(round(1000 * fencedSeconds) AS INT)"
-    found = {tuple(row) for row in quorum.rows("flapping_brokers", *columns)}
+    expected = quorum.truth.flapping()
+    found = {tuple(row) for row in quorum.rows("flapping_brokers", *FLAPPING)}
     assert found == expected and max(times for _, times, _ in expected) > 2
 
 
 def test_fenced_spans_before_the_time_asked_for_are_left_out(quorum: Asked) -> None:
-    middle = datetime.fromtimestamp(last_ms(quorum) / 1000 - 30, UTC)
+    middle = datetime.fromtimestamp(quorum.truth.last_ms() / 1000 - 30, UTC)
     times = [
         sum(row.fencedTimes for row in quorum.rows("flapping_brokers", "fencedTimes", **since))
         for since in ({}, {"since": middle}, {"since": datetime(2100, 1, 1, tzinfo=UTC)})
@@ -194,25 +133,9 @@ def test_fenced_spans_before_the_time_asked_for_are_left_out(quorum: Asked) -> N
     assert times[0] > times[1] > times[2] == 0
 
 
-def state(quorum: Asked, view: str) -> list[Any]:
-    table: Table = {}
-    for record in quorum.records(view):
-        take(table, record)
-    return [json.loads(value) for value in table.values()]
-
-
 def test_drift_of_brokers_is_what_their_configs_do_not_share(quorum: Asked) -> None:
-    brokers = [str(one["id"]) for one in state(quorum, "brokers")]
-    configs = {
-        one["resourceName"]: one["configs"]
-        for one in state(quorum, "configs")
-        if one["resourceType"] == "BROKER" and one["resourceName"]
-    }
-    names = {name for of_one in configs.values() for name in of_one}
-    values = {name: {one: configs.get(one, {}).get(name) for one in brokers} for name in names}
-    expected = {name: by for name, by in values.items() if len({*by.values()}) > 1}
     found = quorum.rows("config_drift", "scope", "name", "values")
-    assert {row.name: row["values"] for row in found} == expected != {}
+    assert {row.name: row["values"] for row in found} == quorum.truth.drift() != {}
     assert {row.scope for row in found} == {"broker"}
 
 
@@ -238,20 +161,16 @@ def test_drift_between_clusters_shows_what_is_not_set(quorum: Asked) -> None:
 
 
 def test_changes_by_hand_are_those_of_the_view(quorum: Asked) -> None:
-    kinds = {"topic", "config", "acl", "user", "quota", "feature", "token"}
-    changes = [json.loads(record.value or b"") for record in quorum.records(CHANGES)]
     # In the tables of one log a topic's number of partitions and its configs are changes of these.
     of_kinds = [
-        ((one["source"]["offset"], one["kind"]), one["before"] != one["after"])
-        for one in changes
-        if one["kind"] in kinds and (quorum.format or (one["kind"], one["op"]) != ("topic", "u"))
+        one for one in quorum.truth.by_hand() if quorum.format or one[1:3] != ("topic", "u")
     ]
-    expected = {change for change, _ in of_kinds}
-    visible = {change for change, is_visible in of_kinds if is_visible}  # secrets are not
+    expected = {(offset, kind) for offset, kind, _, _ in of_kinds}
+    visible = {(offset, kind) for offset, kind, _, is_visible in of_kinds if is_visible}
     found = quorum.rows("who_changed_what", "offset", "kind", "before", "after")
     assert {(row.offset, row.kind) for row in found} >= expected
     assert {(row.offset, row.kind) for row in found if row.before or row.after} == visible
-    assert {row.kind for row in found} == kinds and visible < expected
+    assert {row.kind for row in found} == BY_HAND and visible < expected
 
 
 def test_client_is_named_where_the_audit_topic_is_at_hand(quorum: Asked) -> None:
@@ -287,7 +206,7 @@ def test_topic_that_was_created_again_is_told_with_its_ids(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("view", ["topics", "configs", "partitions", "acls"])
 def test_view_has_the_rows_and_columns_of_the_view_topic(quorum: Asked, view: str) -> None:
-    expected = state(quorum, view)
+    expected = quorum.truth.state(view)
     rows = quorum.spark.table(view).select(*expected[0]).collect()
     found = [row.asDict(recursive=True) for row in rows]
     assert sorted(json.dumps(one, sort_keys=True) for one in found) == sorted(
@@ -303,7 +222,7 @@ def test_changed_has_offset_and_kind_of_each_change(quorum: Asked) -> None:
             offsets.log_offset(record.offset),
             ":".join(map(str, json.loads(record.key or b"").values())),
         )
-        for record in quorum.records("partitions")
+        for record in quorum.truth.records("partitions")
     }
     assert found == expected
 

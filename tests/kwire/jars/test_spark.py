@@ -96,3 +96,11 @@ def test_release_without_a_format_names_those_that_have_one() -> None:
         MavenError, match=r"4\.3\.0: install PySpark 4.1 for iceberg or 4.2 for delta"
     ):
         table_formats.format_of("4.3.0")
+
+
+def test_format_of_the_tables_in_a_directory_is_that_of_their_clusters(tmp_path: Path) -> None:
+    assert table_formats.format_at(str(tmp_path)) is None
+    assert table_formats.format_at("localhost:9092") is None
+    for format, name in (("delta", "_delta_log"), ("iceberg", "metadata")):
+        (tmp_path / format / "clusters" / name).mkdir(parents=True)
+        assert table_formats.format_at(str(tmp_path / format)) == format
