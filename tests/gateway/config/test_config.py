@@ -15,6 +15,8 @@ from gateway.config.loading import load_config
 
 #: A text for every key that is not its default.
 OTHER = {
+    "broker.rack": "r1",
+    "inter.broker.listener.name": "PLAINTEXT",
     "source": "sample",
     "process.roles": "broker,controller",
     "log.dirs": "/somewhere/__cluster_metadata-0",
