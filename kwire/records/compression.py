@@ -81,6 +81,7 @@ def _pump(codec: Compression, data: bytes, limit: int) -> bytes:
     except (fault, EOFError) as error:
         raise DecodeError(f"cannot decompress {name}: {error}", rule=_rule(str(error))) from None
     if len(out) > limit:
+        del out  # the traceback of the error would keep it
         raise _too_big(limit)
     if not stream.eof:
         raise DecodeError(f"the {name} data ends early", rule="compressed-data")

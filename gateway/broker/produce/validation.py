@@ -185,11 +185,15 @@ def _look(header: BatchHeader, data: bytearray, limit: int) -> RecordsSeen:
     """
     if header.compression is Compression.NONE:
         return run(_look_in_slices(header, data))
+    payload = b""
     try:
         payload = decompress(header.compression, _payload(data), limit)
         return run(check_records(payload, header.record_count))
     except DecodeError as error:
-        raise _refused(error, limit) from None
+        refused = _refused(error, limit)
+    # Out here, without the records: an error is kept for a while, with all that its traceback has.
+    del payload
+    raise refused
 
 
 def _payload(data: bytearray) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
+import tracemalloc
 from typing import Any
 
 import crc32c
@@ -14,6 +16,7 @@ from gateway.broker.produce.record_check import check_records
 from kwire.errors import DecodeError
 from kwire.protocol import ErrorCode
 from kwire.records import BATCH_OVERHEAD, Compression, Record, TimestampType, decode_batch
+from kwire.records.compression import DECOMPRESSED_BYTES_MAX
 from kwire.records.encode import encode_batch
 from kwire.varint import read_unsigned_varint
 from tests.gateway.broker.produce.batches import NOW_MS, check, produced, refusal
@@ -199,3 +202,19 @@ def test_record_whose_sizes_take_one_or_two_bytes_is_looked_at_without_a_call(
     data = produced(bytes(8192))
     run(check_records(data, 1, BATCH_OVERHEAD))
     assert len(calls) == 2, "the lengths of record and value take three bytes"
+
+
+@pytest.mark.parametrize("is_too_large", [True, False])
+def test_refusal_of_a_compressed_batch_does_not_keep_its_records(is_too_large: bool) -> None:
+    payload = bytes(DECOMPRESSED_BYTES_MAX + is_too_large)
+    data = bytearray(produced(b"v")[:BATCH_OVERHEAD] + gzip.compress(payload))
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    sealed = patched(data, 21, "h", Compression.GZIP)
+    tracemalloc.start()
+    refused = refusal(sealed)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert refused.error is (
+        ErrorCode.MESSAGE_TOO_LARGE if is_too_large else ErrorCode.INVALID_RECORD
+    )
+    assert held < 1 << 20
