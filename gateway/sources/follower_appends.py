@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _PRODUCER_ID: Final = struct.Struct(">q")
 _PRODUCER_ID_AT: Final = 43
+_OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class NotReplicated(NamedTuple):
@@ -212,6 +213,12 @@ def _check(log: UnifiedLog, step: Append) -> Checked:
         step.records, Tail(log.end_offset, log.last_epoch, gaps=True), crc_checked=False
     )
     epoch, batches = step.followed.leader_epoch, checked.batches
+    if batches and batches[-1].last_offset >= _OFFSET_MAX:
+        reason = f"the batch at offset {batches[-1].base_offset} leaves no offset behind it"
+        fault = DecodeError(
+            reason, path="BaseOffset", offset=batches[-1].position, rule="base-offset"
+        )
+        return checked._replace(fault=fault)
     if not batches or batches[-1].epoch <= epoch:  # epochs never decrease
         return checked
     known = list(itertools.takewhile(lambda batch: batch.epoch <= epoch, batches))

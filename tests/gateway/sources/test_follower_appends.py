@@ -112,6 +112,7 @@ def test_batches_of_a_newer_epoch_than_the_leaders_are_left_out(tmp_path: Path) 
         pytest.param(batch(0, b"x"), id="offset-that-is-there"),
         pytest.param(batch(1, b"x", epoch=0), id="older-epoch"),
         pytest.param(batch(1, b"x")[:-1] + b"\xff", id="wrong-crc"),
+        pytest.param(batch(2**63 - 2, b"x", b"y"), id="largest-offset"),
         pytest.param(b"\x00" * 100, id="no-batch"),
         pytest.param(batch(1, b"x")[:40], id="no-whole-batch"),
         pytest.param(batch(1, b"x") + batch(1, b"y"), id="second-batch-out-of-place"),
