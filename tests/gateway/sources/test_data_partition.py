@@ -393,7 +393,7 @@ def test_batch_that_is_refused_behind_a_slow_disk_is_counted_no_more(tmp_path: P
     outcomes: list[Any] = []
     one.append(batch_of(b"x"), outcomes.append)
     assert backlog.bytes > 0
-    one.follow()
+    one.follow(record_of_leader(2))
     settle(one)
     assert [outcome.error for outcome in outcomes] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert backlog.bytes == 0
