@@ -203,11 +203,6 @@ def _broker_listener_problems(config: Config) -> list[str]:
 
 def _controller_problems(config: Config) -> list[str]:
     problems = [*_client_listener_problems(config), *_broker_listener_problems(config)]
-    if config.is_broker and len(config.controller_quorum_voters) > 1:
-        problems.append(
-            "process.roles: a controller of controller.quorum.voters with several nodes is no "
-            "broker: leave the role broker out, and run brokers as nodes with process.roles=broker"
-        )
     if (
         config.node_id in config.controller_quorum_voters
         and len(config.controller_quorum_voters) > 1

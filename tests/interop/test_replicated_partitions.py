@@ -26,8 +26,8 @@ class Case(NamedTuple):
 
 @pytest.mark.parametrize(
     "case",
-    [Case(3, 0, "kwire"), Case(1, 2, "kafka"), Case(1, 2, "kwire")],
-    ids=["own", "mixed-under-kafka", "mixed-under-kwire"],
+    [Case(3, 0, "kwire"), Case(3, 0, "combined"), Case(1, 2, "kafka"), Case(1, 2, "kwire")],
+    ids=["own", "combined", "mixed-under-kafka", "mixed-under-kwire"],
 )
 def test_replicated_records_outlive_failures_of_brokers(case: Case) -> None:
     need_clients()

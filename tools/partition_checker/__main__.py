@@ -28,8 +28,8 @@ from tools.partition_checker.run import check
 @click.option("--own", default=3, show_default=True, help="Brokers of kwire.")
 @click.option("--java", default=0, show_default=True, help="Brokers of Kafka.")
 @click.option(
-    "--controllers", type=click.Choice(["kwire", "kafka"]), default="kwire", show_default=True,
-    help="Whose controllers they have.",
+    "--controllers", type=click.Choice(["kwire", "kafka", "combined"]), default="kwire",
+    show_default=True, help="Whose controllers they have; combined: each broker is one.",
 )  # fmt: skip
 @click.option("--release", default=KAFKA_VERSION, show_default=True, help="Kafka's release.")
 @click.option("--rounds", default=20, show_default=True, help="Faults.")

@@ -37,6 +37,11 @@ _TOPICS = {
 }
 
 
+_COMBINED = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "BROKER",
+}
 #: Node and time; the lines below it have no time.
 _FIRST_LINE = re.compile(r"\d+: \d\d:\d\d:")
 #: A leader logs this about a batch that it does not take, and its producer hears of it.
@@ -132,11 +137,17 @@ def brokers(
     *, own: int, java: int, controllers: str = "kwire", version: str = KAFKA_VERSION
 ) -> Iterator[Brokers]:
     """Yield a cluster of ``own`` brokers of kwire and ``java`` of Kafka ``version``, under three
-    controllers of kwire or one of Kafka (``controllers``: "kwire" or "kafka").
+    controllers of kwire or one of Kafka (``controllers``: "kwire" or "kafka"), or of nodes of kwire
+    that are brokers and controllers ("combined").
     """
     with contextlib.ExitStack() as stack:
         clusters: list[Cluster] = []
         quorum: Cluster
+        if controllers == "combined":
+            values = {**QUICK, **SESSIONS, **_PROPERTIES, **_TOPICS, **_COMBINED}
+            quorum = stack.enter_context(own_quorum(own, properties=values))
+            yield Brokers(quorum, [quorum])
+            return
         if controllers == "kafka":
             values = {**SESSIONS, **_PROPERTIES, **_TOPICS}
             quorum = stack.enter_context(

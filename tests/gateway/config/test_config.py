@@ -252,8 +252,8 @@ _ROLES = {
     "auto, bootstrap": ("observer", "controller", "controller"),
     "controller": ("controller", "controller", "controller"),
     "controller, bootstrap": ("controller", "controller", "controller"),
-    "broker,controller": ("both", "both", "refused"),
-    "broker,controller, bootstrap": ("both", "both", "refused"),
+    "broker,controller": ("both", "both", "both"),
+    "broker,controller, bootstrap": ("both", "both", "both"),
     "broker": ("refused", "refused", "refused"),
     "broker, bootstrap": ("broker", "refused", "refused"),
 }
