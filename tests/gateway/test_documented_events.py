@@ -13,6 +13,7 @@ import gateway
 from gateway.server.logging.log_events import EVENTS, SECTIONS
 from gateway.server.logging.log_lines import LEVELS
 from gateway.server.logging.logs import Reports
+from gateway.sources.disk_notices import REFUSED, TAKEN
 from tools.check.log_event_tables import table
 
 ROOT = Path(gateway.__file__).parent
@@ -51,7 +52,7 @@ def test_every_reported_event_is_in_the_table_and_every_row_is_reported() -> Non
         if path.parent.name != "cli"
         for event in events_of(path)
     }
-    reported |= {*REGISTRATION, "connection cut", "idle connection closed"}
+    reported |= {*REGISTRATION, REFUSED, TAKEN, "connection cut", "idle connection closed"}
     assert sorted(reported - EVENTS.keys()) == [], "not in gateway/server/logging/log_events.py"
     assert sorted(EVENTS.keys() - reported) == [], "in the table, and reported nowhere"
 
