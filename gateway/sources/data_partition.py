@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gateway.base.leader_epochs import end_offset_for
 from gateway.base.sizes import MIB
 from gateway.base.wall_clock import wall_ms
 from gateway.broker.produce.append_backlog import AppendBacklog
@@ -574,7 +575,12 @@ class DataPartition(LogPartition):
         """
         if epoch == self._epoch:
             return epoch, self.end_offset
-        return self.served.end_offset_for_epoch(epoch)
+        epochs, leader = self.served.epochs, self.leader
+        if leader is not None and (not epochs or epochs[-1][0] < leader.leader_epoch):
+            # A view has an epoch from its first record on. A follower may know an epoch between,
+            # which has no record here.
+            epochs = (*epochs, (leader.leader_epoch, leader.epoch_start_offset))
+        return end_offset_for(epochs, epoch, self.end_offset)
 
     def epoch_at(self, offset: int) -> int:
         """As in ``gateway.ports.services.Partition``. The next record has the leader's epoch, as in

@@ -136,6 +136,16 @@ def test_follower_whose_log_differs_tells_nothing(tmp_path: Path) -> None:
     assert world.log.high_watermark == 0
 
 
+def test_follower_with_an_epoch_without_records_keeps_what_the_leader_has(tmp_path: Path) -> None:
+    world = Led(tmp_path)
+    world.append(b"a", b"b")
+    world.log.lead(record(3, 1, PEER))
+    settle(world.log)
+    # It has led in epoch 2, and nothing was written: its log does not differ.
+    data = data_of(world.fetch(2, last_fetched_epoch=2))
+    assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (1, 2)
+
+
 def test_following_needs_the_right_of_brokers(tmp_path: Path) -> None:
     world = Led(tmp_path)
     world.append(b"a")
