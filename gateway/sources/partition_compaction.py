@@ -51,6 +51,8 @@ class PartitionCompaction:
         self._stored = stored
         self._jobs = jobs
         self._stable_end = stable_end
+        #: The part of the bytes that was not clean when a compaction was last planned.
+        self.dirty_ratio = 0.0
 
     @property
     def is_wanted(self) -> bool:
@@ -64,7 +66,9 @@ class PartitionCompaction:
             stored = self._stored
             cleaned = stored.checkpoints.cleaned.get(stored.topic, stored.index)
             end = self._stable_end()
-            return plan(log, stored.producers, stored.settings(), cleaned, end, now_ms)
+            found = cleanable(log, stored.settings(), cleaned, end, now_ms)
+            self.dirty_ratio = found.ratio
+            return plan(log, stored.producers, stored.settings(), found, now_ms)
 
         self._jobs.submit(partial(self._with_log, work, on_done))
 
@@ -109,21 +113,15 @@ class PartitionCompaction:
             return partial(on_done, None)
 
 
-def plan(
-    log: UnifiedLog,
-    producers: ProducerLog,
-    settings: LogSettings,
-    cleaned: int | None,
-    stable_end: int,
-    now_ms: int,
-) -> Plan | None:
-    """Return the compaction that is due, None without one. ``cleaned`` is how far it came before,
-    ``stable_end`` the last stable offset. Raises LogError.
+def cleanable(
+    log: UnifiedLog, settings: LogSettings, cleaned: int | None, stable_end: int, now_ms: int
+) -> Cleanable:
+    """Return what is not clean. ``cleaned`` is how far the compaction came before, ``stable_end``
+    the last stable offset. Raises LogError.
     """
     with doing("look at", log.directory):
-        closed = log.closed_segments()
-        found = find_cleanable(
-            closed,
+        return find_cleanable(
+            log.closed_segments(),
             log.start_offset,
             stable_end,
             log.bases[-1],
@@ -131,9 +129,15 @@ def plan(
             settings.cleanup,
             now_ms,
         )
+
+
+def plan(
+    log: UnifiedLog, producers: ProducerLog, settings: LogSettings, found: Cleanable, now_ms: int
+) -> Plan | None:
+    """Return the compaction that is due, None without one. ``found``: what is not clean."""
     if not settings.cleanup.compacts or not found.is_due(settings.cleanup):
         return None
-    segments = [one for one in closed if one.base_offset < found.end]
+    segments = [one for one in log.closed_segments() if one.base_offset < found.end]
     return Plan(
         log,
         found,

@@ -110,6 +110,11 @@ class Fetcher:
         """Return a partition that is followed."""
         return self._partitions.get((topic_id, index))
 
+    @property
+    def max_lag(self) -> int:
+        """The largest ``lag`` of the partitions, 0 without any (``MaxLag``)."""
+        return max((one.lag for one in self._partitions.values()), default=0)
+
     def is_current(self, one: Followed) -> bool:
         """Whether a partition is still followed, in the epoch of ``one``."""
         return self._partitions.get(one.key) is one
@@ -225,6 +230,7 @@ class Fetcher:
         if not code:
             diverging = data.diverging_epoch
             if diverging.epoch < 0:
+                one.leaders_end = data.high_watermark
                 return Append(one, data.records, data.high_watermark, data.log_start_offset)
             if diverging.end_offset >= 0:
                 return Truncate(one, diverging.epoch, diverging.end_offset)

@@ -34,7 +34,7 @@ class Status(enum.Enum):
 class Followed:
     """A partition in one epoch of its leader. ``wire`` is its part of a Fetch request."""
 
-    __slots__ = ("asked", "error", "in_session", "status", "topic_id", "wire")
+    __slots__ = ("asked", "error", "in_session", "leaders_end", "status", "topic_id", "wire")
 
     def __init__(
         self, topic_id: Uuid, index: int, leader_epoch: int, position: Position, max_bytes: int
@@ -47,6 +47,8 @@ class Followed:
         self.asked = False
         #: The leader's last error code, 0 after an answer without one.
         self.error = 0
+        #: The high watermark of the leader, as of its last response; -1 before one.
+        self.leaders_end = -1
         self.wire = FetchPartition(
             partition=index,
             current_leader_epoch=leader_epoch,
@@ -71,6 +73,11 @@ class Followed:
         """The position of the log, as of the last step."""
         wire = self.wire
         return Position(wire.log_start_offset, wire.fetch_offset, wire.last_fetched_epoch)
+
+    @property
+    def lag(self) -> int:
+        """Committed records of the leader that the log lacks, as of the leader's last response."""
+        return max(0, self.leaders_end - self.wire.fetch_offset)
 
     def move(self, position: Position) -> None:
         """The log is at ``position``; if it was not before, the leader is to hear of it."""

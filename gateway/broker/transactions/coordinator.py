@@ -10,6 +10,7 @@ commits (KIP-939) are refused.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -39,7 +40,12 @@ from gateway.broker.transactions.transaction import (
     Transaction,
     TransactionState,
 )
-from gateway.broker.transactions.transaction_log import Entry, LedPartition, TransactionLog
+from gateway.broker.transactions.transaction_log import (
+    Entry,
+    LedPartition,
+    TransactionCounts,
+    TransactionLog,
+)
 from kwire.protocol import ErrorCode
 
 #: Transactional ids that are looked at between two slices: less than 1 ms.
@@ -57,6 +63,8 @@ class TransactionCoordinator:
         ``transactional.id.expiration.ms``.
         """
         self.log = TransactionLog()
+        #: As of the last :meth:`timed_out`; None before.
+        self.counts: TransactionCounts | None = None
         self._max_timeout_ms = max_timeout_ms
         self._expiration_ms = expiration_ms
         self._effects: list[Effect] = []
@@ -347,15 +355,20 @@ class TransactionCoordinator:
     # ---------------------------------------------------------------------------------------------
 
     def timed_out(self, now_ms: int) -> Slices[list[AbortTimedOut]]:
-        """Return an event for each transaction whose time is over."""
+        """Return an event for each transaction whose time is over, and count all of them."""
         found = []
+        by_state: Counter[TransactionState] = Counter()
+        unmarked = 0
         for some in pieces(self.log.entries(), _IDS_PER_SLICE):
             for one in some:
                 known = one.transaction
+                by_state[known.state] += 1
+                unmarked += len(one.unmarked)
                 is_open = one.pending is None and known.state is TransactionState.ONGOING
                 if is_open and known.started_ms + known.timeout_ms < now_ms:
                     found.append(AbortTimedOut(known.transactional_id, known.producer))
             yield
+        self.counts = TransactionCounts(by_state, unmarked)
         return found
 
     def expire(self, moment: Moment) -> Slices[list[Effect]]:

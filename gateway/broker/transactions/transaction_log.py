@@ -6,13 +6,13 @@ Follows Kafka's ``TransactionStateManager``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.base.slices import Slices, pieces
 from gateway.broker.transactions.records import read_key, read_value
-from gateway.broker.transactions.transaction import TopicPartition, Transaction
+from gateway.broker.transactions.transaction import TopicPartition, Transaction, TransactionState
 from gateway.java.text import hash_code
 from kwire.protocol import ErrorCode
 
@@ -44,6 +44,15 @@ class LedPartition:
     epoch: int
     is_loaded: bool = False
     entries: dict[str, Entry] = field(default_factory=dict)
+
+
+class TransactionCounts(NamedTuple):
+    """How many transactional ids are in each state, and partitions that have no marker yet of
+    transactions whose outcome is decided.
+    """
+
+    by_state: Mapping[TransactionState, int]
+    unmarked: int
 
 
 class TransactionLog:

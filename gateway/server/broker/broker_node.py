@@ -101,7 +101,7 @@ class BrokerNode:
         registration.previous_broker_epoch = take_clean_shutdown(data_dir, self._disk)
         self.lifecycle = BrokerLifecycle(registration)
         requests = OwnRequests(controllers, THIS_NODE, _RESPONSE_S)
-        self._isrs = AlterPartitionManager(self.lifecycle, requests, reports)
+        self.isrs = AlterPartitionManager(self.lifecycle, requests, reports)
         self.replicas = ReplicaManager(
             data_dir,
             registration,
@@ -112,12 +112,12 @@ class BrokerNode:
             lag_s=settings.replica_lag_s,
             queued_max_bytes=settings.queued_max_bytes,
             broker_epoch=lambda: self.lifecycle.epoch,
-            propose=self._isrs.submit,
+            propose=self.isrs.submit,
         )
         self._replica_tasks = ReplicaTasks(
             self.replicas, checkpoints, reports, settings.retention_check_s, settings.replica_lag_s
         )
-        self._cleaner = DataLogCleaner(self.replicas, self._disk, reports)
+        self.cleaner = DataLogCleaner(self.replicas, self._disk, reports)
         self.producer_ids = ProducerIdManager(registration.broker_id, self.lifecycle, requests)
         self._manager = self._lifecycle_manager(heartbeats, loader, settings, hindrance)
         loader.subscribe(self.replicas.on_update)
@@ -187,9 +187,9 @@ class BrokerNode:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.replicas.run)
             nursery.start_soon(self._replica_tasks.run)
-            nursery.start_soon(self._isrs.run)
+            nursery.start_soon(self.isrs.run)
             nursery.start_soon(self.replicas.fetchers.run)
-            nursery.start_soon(self._cleaner.run)
+            nursery.start_soon(self.cleaner.run)
             nursery.start_soon(RecoveryPoints(self.replicas, self._reports).run)
             nursery.start_soon(self.producer_ids.run)
             for topic in self._topics:

@@ -51,6 +51,15 @@ class DataLogCleaner:
         self._reports = reports
         # As in Kafka, until the next start: the same fault would be met again.
         self._uncleanable: set[DataPartition] = set()
+        #: When the cleaner last looked for work, on the clock of the event loop (s).
+        self.looked_at: float | None = None
+        #: The largest ratio of what was not clean in a log then (``max-dirty-percent``).
+        self.max_dirty_ratio = 0.0
+
+    @property
+    def uncleanable_count(self) -> int:
+        """Partitions that are compacted no more before the next start."""
+        return len(self._uncleanable)
 
     async def run(self) -> None:
         """Look for work at each interval (``log.cleaner.backoff.ms``), for ever."""
@@ -63,13 +72,16 @@ class DataLogCleaner:
     async def clean_once(self, now_ms: int) -> bool:
         """Compact the logs for which it is time; whether there were any."""
         plans: list[tuple[DataPartition, Plan]] = []
+        max_dirty_ratio = 0.0
         partitions = self._replicas.partitions
         self._uncleanable &= set(partitions)
         for partition in partitions:
             if partition.compaction.is_wanted and partition not in self._uncleanable:
                 made = await answer(partial(partition.compaction.plan, now_ms))
+                max_dirty_ratio = max(max_dirty_ratio, partition.compaction.dirty_ratio)
                 if made is not None:
                     plans.append((partition, made))
+        self.looked_at, self.max_dirty_ratio = trio.current_time(), max_dirty_ratio
         plans.sort(key=lambda one: one[1].cleanable.ratio, reverse=True)
         for partition, made in plans:
             try:

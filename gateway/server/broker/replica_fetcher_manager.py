@@ -40,6 +40,11 @@ class ReplicaFetcherManager:
         self._new: list[ReplicaFetcher] = []
         self._wake = trio.Event()
 
+    @property
+    def max_lag(self) -> int:
+        """The largest lag of a partition that is fetched, records; 0 without any."""
+        return max((one.core.max_lag for one in self._fetchers.values()), default=0)
+
     def on_image(self, image: Image) -> None:
         """Take the addresses of brokers from ``image`` from now on."""
         self._image = image

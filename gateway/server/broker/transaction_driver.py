@@ -32,7 +32,7 @@ from gateway.broker.transactions.effects import (
 )
 from gateway.broker.transactions.events import AddPartitions, Event, VerifyPartitions
 from gateway.broker.transactions.transaction import BUMPS_EPOCH, Producer, TopicPartition
-from gateway.broker.transactions.transaction_log import read_transactions
+from gateway.broker.transactions.transaction_log import TransactionCounts, read_transactions
 from gateway.server.broker.coordinator_partition import PartitionUnavailable
 from gateway.server.broker.partition_verifier import Question
 from gateway.server.broker.transaction_marker_channel_manager import (
@@ -164,6 +164,11 @@ class TransactionDriver:
     def matching(self, wanted: Filter, now_ms: int) -> Slices[list[Transaction] | ErrorCode]:
         """As in ``Transactions``."""
         return queries.matching(self._coordinator.log, wanted, now_ms)
+
+    @property
+    def counts(self) -> TransactionCounts | None:
+        """The transactions as of the last look for those whose time is over; None before."""
+        return self._coordinator.counts
 
     # --- events and effects
     # ---------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gateway.broker.quotas.client_quotas import ClientQuotas
     from gateway.handlers.fetch_sessions import FetchSessionCache
     from gateway.ports.services import Partition
+    from gateway.server.broker.broker_node import BrokerNode
     from gateway.server.broker.replica_manager import ReplicaManager
     from gateway.server.clients.server_context import ServerContext
     from gateway.server.controller.controller_metrics import ControllerFacts
@@ -68,6 +69,7 @@ class Facts:
     forwarding: ForwardingMetrics | None = None  #: of requests for the active controller
     controlling: ControllerFacts | None = None  #: of the controller that this node may be
     kept_answer_bytes: Callable[[], int] = lambda: 0  #: of topics, encoded for Metadata
+    broker: BrokerNode | None = None  #: None: this node is no broker
     replicas: ReplicaManager | None = None  #: the partitions of a broker
     quotas: ClientQuotas | None = None  #: of clients; None: this node throttles none
     fetch_sessions: FetchSessionCache | None = None  #: None: further processes have some, too

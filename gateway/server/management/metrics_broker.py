@@ -72,7 +72,7 @@ BROKER: Final = (
     ),
     _of_topics("totalproducerequests_total", "Partitions in Produce requests.", "produces"),
     _of_topics("totalfetchrequests_total", "Partitions in responses to Fetch.", "fetches"),
-    _of_logs("logendoffset", "One past the last offset of the partition.", "high_watermark"),
+    _of_logs("logendoffset", "One past the last offset of the partition.", "end_offset"),
     _of_logs("logstartoffset", "First offset of the partition.", "log_start_offset"),
     _of_logs("size", "Bytes of the partition's segments.", "size_bytes"),
     gauge(

@@ -21,6 +21,7 @@ from gateway.server.management.metric import (
     gauge,
 )
 from gateway.server.management.metrics_broker import BROKER
+from gateway.server.management.metrics_broker_tasks import BROKER_TASKS
 from gateway.server.management.metrics_clients import CLIENTS
 from gateway.server.management.metrics_cluster import CLUSTER
 from gateway.server.management.metrics_controller import CONTROLLER, FORWARDING
@@ -198,6 +199,7 @@ TABLE: Final = (
     *_APPLIED_RECORDS,
     *CLUSTER,
     *BROKER,
+    *BROKER_TASKS,
     *CONTROLLER,
     *FORWARDING,
     *UPSTREAM,

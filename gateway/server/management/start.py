@@ -80,6 +80,7 @@ async def start_management(
         else None,
         controlling=node.controller.facts if node is not None else None,
         worker_processes=ready.workers,
+        broker=services.source.broker,
         replicas=services.replicas,
         quotas=services.source.quotas,
         fetch_sessions=services.fetch_sessions if ready.workers is None else None,

@@ -298,6 +298,25 @@ def test_transaction_whose_time_is_over_is_aborted_and_its_producer_fenced() -> 
     assert driver.add(producer, A) is ErrorCode.PRODUCER_FENCED
 
 
+def test_transactions_are_counted_by_state_with_the_partitions_that_lack_a_marker() -> None:
+    driver = Driver()
+    driver.producer("idle")
+    driver.add(driver.producer("open"), A, name="open")
+    ends = driver.producer("ends")
+    driver.add(ends, A, B, name="ends")
+    driver.marker_error = lambda where: (
+        ErrorCode.INVALID_PRODUCER_EPOCH if where == B else ErrorCode.NONE
+    )
+    assert driver.end(ends, name="ends").error is ErrorCode.NONE
+    assert driver.coordinator.counts is None
+    driver.tick()
+    states = TransactionState
+    assert driver.coordinator.counts == (
+        {states.EMPTY: 1, states.ONGOING: 1, states.PREPARE_COMMIT: 1},
+        1,
+    )
+
+
 def test_timeout_that_comes_after_the_end_aborts_nothing() -> None:
     driver = Driver()
     producer = driver.producer()

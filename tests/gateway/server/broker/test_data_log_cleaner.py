@@ -50,8 +50,11 @@ def test_logs_that_are_due_are_compacted_and_reported(tmp_path: Path) -> None:
         ones = [filled(tmp_path / name / "t-0") for name in "ab"]
         reports = Reports()
         cleaner = DataLogCleaner(Replicas(ones), Disk(fsync=False), reports)  # type: ignore[arg-type]
+        assert cleaner.looked_at is None
         assert await cleaner.clean_once(10**6)
+        assert cleaner.max_dirty_ratio == 1
         assert not await cleaner.clean_once(10**6)
+        assert cleaner.looked_at is not None and cleaner.max_dirty_ratio == 0
         assert reports.events == ["partition compacted"] * 2
         assert all(len(shown(one)) < 5 for one in ones)
         for one in ones:
@@ -75,6 +78,7 @@ def test_log_that_cannot_be_read_is_reported_once_and_stays(tmp_path: Path) -> N
         assert sorted(reports.events) == ["partition compacted", "partition not compacted"]
         assert not await cleaner.clean_once(10**6)
         assert first.read_bytes() == content
+        assert cleaner.uncleanable_count == 1
         damaged.close()
         whole.close()
 

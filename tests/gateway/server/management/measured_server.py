@@ -11,10 +11,13 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from gateway.broker.quotas.client_quotas import ClientQuotas
 from gateway.broker.quotas.samples import QuotaSettings
+from gateway.broker.transactions.transaction import TransactionState
+from gateway.broker.transactions.transaction_log import TransactionCounts
 from gateway.controller.controller import Controller
 from gateway.groups import Usage
 from gateway.handlers.fetch_sessions import FetchSessionCache
 from gateway.quorum.raft_metrics import Latency, RaftMetrics
+from gateway.server.broker.broker_node import BrokerNode
 from gateway.server.broker.replica_manager import ReplicaManager
 from gateway.server.controller.controller_metrics import ControllerFacts
 from gateway.server.controller.envelopes import ForwardingMetrics
@@ -104,6 +107,7 @@ def everything() -> Facts:
     return facts(
         quorum=quorum,
         forwarding=forwarding,
+        broker=broker(),
         replicas=replicas(),
         quotas=used_quotas(),
         fetch_sessions=fetch_sessions(),
@@ -133,7 +137,8 @@ def replicas(*, partitions: int = 1, topics: int = 1) -> ReplicaManager:
             directory=Path(f"/data/orders-{index}"),
             index=index,
             log_start_offset=3,
-            high_watermark=8,
+            end_offset=8,
+            problems=("torn tail",) if index == 0 else (),
             size_bytes=500,
         )
         for index in range(partitions)
@@ -142,6 +147,20 @@ def replicas(*, partitions: int = 1, topics: int = 1) -> ReplicaManager:
     return cast(
         ReplicaManager,
         SimpleNamespace(appended=counts, appended_by_topic=by_topic, partitions=logs),
+    )
+
+
+def broker() -> BrokerNode:
+    """A broker whose tasks have done something; its cleaner looked for work 3 s ago."""
+    counts = TransactionCounts({TransactionState.ONGOING: 2, TransactionState.PREPARE_ABORT: 1}, 4)
+    return cast(
+        BrokerNode,
+        SimpleNamespace(
+            isrs=SimpleNamespace(shrinks=3, expands=2, failures=1),
+            cleaner=SimpleNamespace(looked_at=NOW - 3, max_dirty_ratio=0.756, uncleanable_count=1),
+            replicas=SimpleNamespace(fetchers=SimpleNamespace(max_lag=9)),
+            transactions=SimpleNamespace(counts=counts),
+        ),
     )
 
 

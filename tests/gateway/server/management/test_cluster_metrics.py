@@ -42,11 +42,13 @@ AFTER_EVENTS = (
     "kafka_server_raft_metrics_commit_latency",
     "kafka_controller_controllereventmanager_",
     "kwire_worker_",
+    "kwire_transaction",  # counted every 10 s
 )
 #: Rows of the dashboard that are for one source.
 ROW_OF = {
     "Observer (source=observer)": "observer",
     "Controller (source=controller)": "controller",
+    "Topics of a broker": "sample",  # of these servers, the one that is a broker
 }
 QUORUM = ("kafka_server_raft_metrics_", "kafka_server_metadataloader_")
 

@@ -23,6 +23,7 @@ from tests.gateway.server.watched import FakePartition, facts, quorum_status
 
 TOPICS = "kafka_server_brokertopicmetrics_"
 SESSIONS = "kafka_server_fetchsessioncache_"
+CLEANER = "kafka_log_logcleanermanager_"
 REPLICAS = "kafka_server_replicamanager_"
 APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
 
@@ -77,6 +78,19 @@ APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
         ("kafka_log_log_logendoffset{partition=0}{topic=orders}", 8),
         ("kafka_log_log_logstartoffset{partition=0}{topic=orders}", 3),
         ("kafka_log_log_size{partition=0}{topic=orders}", 500),
+        (REPLICAS + "isrshrinks_total", 3),
+        (REPLICAS + "isrexpands_total", 2),
+        (REPLICAS + "failedisrupdates_total", 1),
+        (REPLICAS + "offlinereplicacount", 1),
+        ("kafka_log_logmanager_offlinelogdirectorycount", 1),
+        ("kafka_server_replicafetchermanager_maxlag", 9),
+        (CLEANER + "max_dirty_percent", 75),
+        (CLEANER + "time_since_last_run_ms", 3000),
+        (CLEANER + "uncleanable_partitions_count", 1),
+        ("kwire_transactions{state=Ongoing}", 2),
+        ("kwire_transactions{state=PrepareAbort}", 1),
+        ("kwire_transactions{state=Empty}", 0),
+        ("kwire_transaction_markers_waiting", 4),
         ("kafka_server_produce_byte_rate{client_id=}{user=ann}", 2000),
         ("kafka_server_produce_byte_rate{client_id=app}{user=}", 500),
         ("kafka_server_fetch_throttle_time{client_id=}{user=ann}", 10_000),
@@ -195,7 +209,7 @@ def test_server_without_a_quorum_has_no_metrics_of_one() -> None:
 
 def test_broker_with_many_topics_and_partitions_shows_the_sum_alone() -> None:
     told = values(facts(replicas=replicas(partitions=EACH_MAX + 1, topics=EACH_MAX + 1)))
-    shown = [name for name in told if name.startswith((TOPICS, "kafka_log_"))]
+    shown = [name for name in told if name.startswith((TOPICS, "kafka_log_log_"))]
     assert shown and all(name.endswith("_total{topic=}") for name in shown)
 
 
@@ -210,7 +224,9 @@ def test_quota_of_many_clients_shows_none_of_them() -> None:
 
 
 def test_server_that_is_no_broker_has_no_metrics_of_topics() -> None:
-    assert not [name for name in values(facts()) if name.startswith((TOPICS, "kafka_log_"))]
+    others = ("kwire_transaction", REPLICAS + "isr", REPLICAS + "offline")
+    told = values(facts())
+    assert not [name for name in told if name.startswith((TOPICS, "kafka_log_", *others))]
 
 
 def test_unknown_value_is_not_shown() -> None:
