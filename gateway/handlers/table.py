@@ -69,6 +69,7 @@ COLLECTIONS: Final = (
     "controller_requests",
     "voter_changes",
     "transactions",
+    "absent_groups",
 )
 
 #: The APIs that controllers serve like brokers: ApiVersions and the admin APIs (KIP-919), and

@@ -281,4 +281,6 @@ REFUSED_TO_ALL: Final = {
     25: "AddOffsetsToTxn: no client writes here",
     26: "EndTxn: no client writes here",
     28: "TxnOffsetCommit: no client writes here",
+    **dict.fromkeys((76, 77, 78, 79, 90, 91, 92), "there are no share groups"),
+    **dict.fromkeys((88, 89), "there are no streams groups"),
 }

@@ -281,6 +281,10 @@ def test_unserved_request_is_answered_alike_with_and_without_permissions(api_key
         )
     if api_key == 21:
         fields = {"topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 1}]}]}
+    if api_key in (77, 89):
+        fields = {"group_ids": ["g"]}
+    if api_key == 90:
+        fields = {"groups": [{"group_id": "g", "topics": None}]}
     if api_key == 28:
         fields = {"topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]}
     row, world = Row(api_key, (), fields), SecuredWorld()
