@@ -1,4 +1,6 @@
-"""The page of the KRaft proposals names every rule of these texts, and no other."""
+"""The page of the KRaft proposals names every rule of these texts, and no other; and tests that
+exist.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,12 @@ import fnmatch
 import re
 from pathlib import Path
 
+import pytest
+
 from kwire.conformance.catalog import all_rules
 
-_PAGE = Path(__file__).parents[3] / "docs" / "conformance-kips.md"
+_TESTS = Path(__file__).parents[2]
+_PAGE = _TESTS.parent / "docs" / "conformance-kips.md"
 _TEXTS = {
     "KIP-482", "KIP-497", "KIP-511", "KIP-590", "KIP-595", "KIP-630", "KIP-631", "KIP-836",
     "KIP-853", "KIP-996",
@@ -45,3 +50,21 @@ def test_every_demand_has_a_rule_or_a_reason() -> None:
     rows = [row for row in _rows() if row[0] != "Section"]
     assert len(rows) > 90
     assert [row for row in rows if len(row) != 3 or not all(row)] == []
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    named = [one for row in _rows() for one in re.findall(r"`([^`]+\.py)::(\w+)`", row[-1])]
+    assert len(named) > 50
+    missing = [
+        f"{path}::{name}"
+        for path, name in named
+        if f"def {name}(" not in (_TESTS / path).read_text()
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("text", ["KIP-497", "KIP-590", "KIP-595", "KIP-631"])
+def test_page_has_the_demands_of_the_text_on_brokers(text: str) -> None:
+    _, _, behind = _PAGE.read_text().partition(f"### {text}: the broker\n")
+    rows = [line for line in behind.partition("\n### ")[0].splitlines() if line.startswith("| ")]
+    assert len(rows) > 10
