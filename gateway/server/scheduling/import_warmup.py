@@ -25,6 +25,7 @@ FIRST_USE_MODULES: Final = (
     *(f"gateway.controller.apis.{key.name.lower()}" for key in admin_keys()),
     "kwire.diagnose",
     "kwire.jsonform",
+    "kwire.messages.alter_replica_log_dirs_response",
     "kwire.messages.delete_records_response",
     "kwire.messages.init_producer_id_response",
 )

@@ -148,6 +148,7 @@ CLIENTS: Final = (
         topic("DESCRIBE"),
         {"replica_id": -1, "topics": [{"topic": TOPIC, "partitions": [{}]}]},
         TOPIC_FAILED,
+        instead=cluster("CLUSTER_ACTION"),
     ),
     Row(
         27,
