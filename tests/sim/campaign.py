@@ -1,8 +1,12 @@
-"""Run many schedules (``python -m tests.sim.campaign 0 100000``) and keep the results.
+"""Runs simulations by the thousand and keeps the results.
 
-Each thousand seeds are a line of ``runs.jsonl``: the core (commit, and a hash of its files), the
-seeds, and the result. A thousand that was run with the same core is not run again. ``python -m
-tests.sim.campaign --docs`` writes the tables of ``docs/simulation.md``.
+    python -m tests.sim.campaign 0 100000
+    python -m tests.sim.campaign --docs
+
+Each thousand is one line of ``runs.jsonl``: the commit, a hash of the core and the simulation, the
+seeds, and the result. A thousand that was run with the same core is not run again. ``--docs``
+writes the tables of ``docs/simulation.md``. ``tests.sim.brokers.campaign`` does the same for
+brokers.
 """
 
 from __future__ import annotations
@@ -12,71 +16,153 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.sim import mutants, power
+from tests.sim import power
+from tests.sim.kills import Kills
 from tests.sim.schedule import Failed, Tally, run_many
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
-RUNS: Final = Path(__file__).with_name("runs.jsonl")
-PAGE: Final = ROOT / "docs/simulation.md"
 _CHUNK: Final = 1000
+_BEHIND_HEALING: Final = "from healing to a commit, p99 of each thousand, s"
 
 
-def core_hash() -> str:
-    """Identify the code under test: the files of the core and of the simulation.
-
-    Results of another core, or of another simulation, say nothing about this one.
+class Campaign:
+    """A kind of simulation: its schedules, the files that its results depend on, and the file of
+    its results.
     """
-    files = sorted([*(ROOT / "gateway/quorum").rglob("*.py"), *Path(__file__).parent.glob("*.py")])
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
+    def __init__(
+        self,
+        kills: Kills,
+        run_many: Callable[[Iterable[int]], Tally],
+        folders: Sequence[str],
+        runs: Path,
+        page: str,
+        marks: tuple[str, str],
+        columns: tuple[str, str] = ("proposals acknowledged", _BEHIND_HEALING),
+    ) -> None:
+        """``folders``: those whose files are under test. ``marks``: those around the two tables in
+        ``page``. ``columns``: what two columns are called.
+        """
+        self._kills, self._run_many, self._folders = kills, run_many, folders
+        self._runs, self._page = runs, ROOT / page
+        self._marks, self._columns = marks, columns
 
-def runs() -> list[dict[str, Any]]:
-    """All lines of ``runs.jsonl``."""
-    return (
-        [json.loads(line) for line in RUNS.read_text(encoding="utf-8").splitlines()]
-        if RUNS.exists()
-        else []
-    )
+    def core_hash(self) -> str:
+        """Identify the code under test: the files of the core and of the simulation.
 
+        Results of another core, or of another simulation, say nothing about this one.
+        """
+        folders = [path for one in self._folders for path in (ROOT / one).rglob("*.py")]
+        files = sorted([*folders, *self._runs.parent.glob("*.py")])
+        return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
-def campaign(first: int, last: int) -> int:
-    """Run the seeds from ``first`` to below ``last`` that were not run with this core.
+    def runs(self) -> list[dict[str, Any]]:
+        """All lines of the file of results."""
+        if not self._runs.exists():
+            return []
+        return [json.loads(line) for line in self._runs.read_text(encoding="utf-8").splitlines()]
 
-    Return 1 if a schedule failed, else 0.
-    """
-    core = core_hash()
-    done = {line["first"] for line in runs() if line["core"] == core}
-    asked = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(
-        asked, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
-    failures = 0
-    for begin in range(first, last, _CHUNK):
-        if begin in done:
-            continue
-        line: dict[str, Any] = {
-            "core": core,
-            "commit": commit,
-            "first": begin,
-            "last": min(begin + _CHUNK, last),
-        }
-        try:
-            tally = run_many(range(begin, line["last"]))
-            line |= summary(tally)
-        except Failed as failed:
-            failures += 1
-            line["violation"] = str(failed)
-        with RUNS.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(line) + "\n")
-        print(line.get("violation") or f"{begin}: {tally}", flush=True)
-    return 1 if failures else 0
+    def run(self, first: int, last: int) -> int:
+        """Run the seeds from ``first`` to below ``last`` that were not run with this core.
+
+        Return 1 if a schedule failed, else 0.
+        """
+        core = self.core_hash()
+        done = {line["first"] for line in self.runs() if line["core"] == core}
+        asked = ["git", "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(
+            asked, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        failures = 0
+        for begin in range(first, last, _CHUNK):
+            if begin in done:
+                continue
+            line: dict[str, Any] = {
+                "core": core,
+                "commit": commit,
+                "first": begin,
+                "last": min(begin + _CHUNK, last),
+            }
+            try:
+                tally = self._run_many(range(begin, line["last"]))
+                line |= summary(tally)
+            except Failed as failed:
+                failures += 1
+                line["violation"] = str(failed)
+            with self._runs.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(line) + "\n")
+            print(line.get("violation") or f"{begin}: {tally}", flush=True)
+        return 1 if failures else 0
+
+    def mutants_table(self) -> Iterable[str]:
+        """One row per seeded bug."""
+        kills, bugs = self._kills.known(), self._kills.bugs
+        found = sorted(kill.schedules for kill in kills.values())
+        median, most = statistics.median(found or [0]), max(found or [0])
+        yield (
+            f"{len(kills)} of {len(bugs)} killed; schedules needed: median {median:g}, most {most}."
+        )
+        yield ""
+        yield "| bug | from | schedules | found by |"
+        yield "|---|---|---|---|"
+        for name, bug in bugs.items():
+            kill = kills.get(name)
+            invariant = kill.invariant.splitlines()[0].replace("|", "\\|")[:110] if kill else ""
+            row = f"{kill.schedules} | {kill.family}: {invariant}" if kill else "- | not found"
+            yield f"| {bug.sentence} | {bug.source} | {row} |"
+
+    def runs_table(self) -> Iterable[str]:
+        """One row per core that was run."""
+        acknowledged, recovery = self._columns
+        yield (
+            "| commit | schedules | seeds | events | events/s | leaders "
+            f"| {acknowledged} | {recovery} | violations |"
+        )
+        yield "|---" * 9 + "|"
+        lines = self.runs()
+        for core in dict.fromkeys(line["core"] for line in lines):
+            of_core = [line for line in lines if line["core"] == core]
+            good = [line for line in of_core if "violation" not in line]
+            seconds = sum(line["seconds"] for line in good) or 1.0
+            events = sum(line["events"] for line in good)
+            p99 = sorted(line["p99"] for line in good) or [0]
+            first, last = (
+                f(line[key] for line in of_core) for f, key in ((min, "first"), (max, "last"))
+            )
+            schedules, leaders, acked = (
+                sum(line[name] for line in good) for name in ("schedules", "leaders", "acked")
+            )
+            yield (
+                f"| {of_core[-1]['commit']} | {schedules} | {first} to {last - 1} | {events} "
+                f"| {events / seconds:.0f} | {leaders} | {acked} "
+                f"| {p99[0]} to {p99[-1]} | {len(of_core) - len(good)} |"
+            )
+
+    def write_page(self) -> None:
+        """Replace the tables between their marks in the page."""
+        text = self._page.read_text(encoding="utf-8")
+        tables = zip(self._marks, (self.mutants_table(), self.runs_table()), strict=True)
+        for mark, table in tables:
+            begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
+            head, _, rest = text.partition(begin)
+            _, _, tail = rest.partition(end)
+            text = head + begin + "\n".join(table) + "\n" + end + tail
+        self._page.write_text(text, encoding="utf-8")
+
+    def main(self, arguments: list[str]) -> int:
+        """Run the command line: ``FIRST LAST`` or ``--docs``."""
+        if arguments == ["--docs"]:
+            self.write_page()
+            return 0
+        return self.run(int(arguments[0]), int(arguments[1]))
 
 
 def summary(tally: Tally) -> dict[str, Any]:
+    """The part of a line that a run gives."""
     return {
         "schedules": tally.schedules,
         "events": tally.events,
@@ -88,65 +174,14 @@ def summary(tally: Tally) -> dict[str, Any]:
     }
 
 
-def mutants_table() -> Iterable[str]:
-    """One row per seeded bug."""
-    kills = power.known()
-    found = sorted(kill.schedules for kill in kills.values())
-    median, most = statistics.median(found or [0]), max(found or [0])
-    yield (
-        f"{len(kills)} of {len(mutants.MUTANTS)} killed; "
-        f"schedules needed: median {median:g}, most {most}."
-    )
-    yield ""
-    yield "| bug | from | schedules | found by |"
-    yield "|---|---|---|---|"
-    for name, bug in mutants.MUTANTS.items():
-        kill = kills.get(name)
-        invariant = kill.invariant.splitlines()[0].replace("|", "\\|")[:110] if kill else ""
-        row = f"{kill.schedules} | {kill.family}: {invariant}" if kill else "- | not found"
-        yield f"| {bug.sentence} | {bug.source} | {row} |"
-
-
-def runs_table() -> Iterable[str]:
-    """One row per core that was run."""
-    yield (
-        "| commit | schedules | seeds | events | events/s | leaders | proposals acknowledged "
-        "| from healing to a commit, p99 of each thousand, s | violations |"
-    )
-    yield "|---" * 9 + "|"
-    lines = runs()
-    for core in dict.fromkeys(line["core"] for line in lines):
-        of_core = [line for line in lines if line["core"] == core]
-        good = [line for line in of_core if "violation" not in line]
-        seconds = sum(line["seconds"] for line in good) or 1.0
-        events = sum(line["events"] for line in good)
-        p99 = sorted(line["p99"] for line in good) or [0]
-        first, last = (
-            f(line[key] for line in of_core) for f, key in ((min, "first"), (max, "last"))
-        )
-        schedules, leaders, acked = (
-            sum(line[name] for line in good) for name in ("schedules", "leaders", "acked")
-        )
-        yield (
-            f"| {of_core[-1]['commit']} | {schedules} | {first} to {last - 1} | {events} "
-            f"| {events / seconds:.0f} | {leaders} | {acked} "
-            f"| {p99[0]} to {p99[-1]} | {len(of_core) - len(good)} |"
-        )
-
-
-def write_page() -> None:
-    """Replace the tables between their marks in the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    for mark, table in (("mutants", mutants_table()), ("runs", runs_table())):
-        begin, end = f"<!-- {mark} -->\n", f"<!-- end of {mark} -->"
-        head, _, rest = text.partition(begin)
-        _, _, tail = rest.partition(end)
-        text = head + begin + "\n".join(table) + "\n" + end + tail
-    PAGE.write_text(text, encoding="utf-8")
-
+QUORUMS: Final = Campaign(
+    power.KILLS,
+    run_many,
+    ["gateway/quorum"],
+    Path(__file__).with_name("runs.jsonl"),
+    "docs/simulation.md",
+    ("mutants", "runs"),
+)
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--docs"]:
-        write_page()
-        sys.exit(0)
-    sys.exit(campaign(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(QUORUMS.main(sys.argv[1:]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.base.leader_epochs import OUT_OF_REACH
 from gateway.quorum.effects import Effect, Reply, Report, Send
@@ -21,24 +21,13 @@ from kwire.messages.fetch_snapshot_request import FetchSnapshotRequest
 from tests.sim import chance, node_effects, wire
 from tests.sim.disk import Disk
 from tests.sim.history import require
+from tests.sim.links import Asked
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
 #: The most ticks without any time between them.
 _TICKS_MAX: Final = 20
-
-
-class Asked(NamedTuple):
-    """A request that this process has not answered: the node that waits for it (None: a client), in
-    which incarnation, and under which number.
-    """
-
-    origin: Node | None
-    incarnation: int
-    number: int
-    version: int
-    message: Any
 
 
 class Node:

@@ -6,12 +6,14 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from tests.sim.chance import Fault
 from tests.sim.history import Violation
+from tests.sim.outcome import Outcome
 from tests.sim.scenario import SCENARIOS
 from tests.sim.scenarios import scenario_of
-from tests.sim.world import Outcome, World
+from tests.sim.world import World
 
 
 class Failed(Exception):
@@ -19,8 +21,8 @@ class Failed(Exception):
     that replays it.
     """
 
-    def __init__(self, seed: int, family: str, invariant: str) -> None:
-        super().__init__(f"{invariant}\nreplay: {replay_line(seed, family)}")
+    def __init__(self, seed: int, family: str, invariant: str, replay: str) -> None:
+        super().__init__(f"{invariant}\nreplay: {replay}")
         self.seed, self.family, self.invariant = seed, family, invariant
 
 
@@ -43,12 +45,14 @@ def world_of(
 def run(seed: int, family: str | None = None) -> Outcome:
     """Run one schedule. Raises Failed for a violation and for an exception of the core."""
     world = world_of(seed, family)
+    name = world.scenario.name
     try:
         return world.run()
     except Violation as violation:
-        raise Failed(seed, world.scenario.name, str(violation)) from violation
+        raise Failed(seed, name, str(violation), replay_line(seed, name)) from violation
     except Exception as error:
-        raise Failed(seed, world.scenario.name, f"0: {type(error).__name__}: {error}") from error
+        what = f"0: {type(error).__name__}: {error}"
+        raise Failed(seed, name, what, replay_line(seed, name)) from error
 
 
 @dataclass
@@ -115,9 +119,14 @@ def run_many(seeds: Iterable[int], family: str | None = None) -> Tally:
 
 
 def shrink(
-    seed: int, family: str | None, report: Callable[[str], None] = lambda _text: None
+    seed: int,
+    family: str | None,
+    report: Callable[[str], None] = lambda _text: None,
+    world_of: Callable[..., Any] = world_of,
 ) -> list[Fault]:
-    """Find few faults with which the schedule still breaks the same invariant (delta debugging)."""
+    """Find few faults with which the schedule still breaks the same invariant (delta debugging).
+    ``world_of`` makes the world of a schedule.
+    """
 
     def number(only: Sequence[Fault] | None) -> tuple[str, list[Fault]]:
         world = world_of(seed, family, only=only)

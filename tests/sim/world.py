@@ -7,56 +7,38 @@ every process.
 
 from __future__ import annotations
 
-import hashlib
-import heapq
 import itertools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from functools import partial
-from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from gateway.quorum.events import Cleaned, Event, Propose, SnapshotWritten
 from gateway.quorum.voter_set import VoterSet
 from kwire.message import Message
 from kwire.metadata_log.snapshot_id import SnapshotId
 from kwire.uuid import Uuid
-from tests.sim import chance, cluster
+from tests.sim import cluster
 from tests.sim.batches import Parser, Snapshot
-from tests.sim.chance import Chance, Fault
+from tests.sim.chance import Fault
 from tests.sim.cluster import CLUSTER_ID
 from tests.sim.disk import Disk
-from tests.sim.history import Violation
 from tests.sim.invariants import Checker
 from tests.sim.network import Network
 from tests.sim.node import Node
+from tests.sim.outcome import Outcome
 from tests.sim.swarm import Faults, Shape, draw_upgrades
+from tests.sim.timeline import Timeline
 
 if TYPE_CHECKING:
     from tests.sim.scenario import Scenario
 
-#: A schedule with more events is no short one: something spins.
-EVENTS_MAX = 60_000
 
-
-class Outcome(NamedTuple):
-    """The result of a schedule: events stepped, hash of the trace, proposals acknowledged, epochs
-    with a leader, faults.
-
-    ``recovery_s``: from healing to a commit, -1 for a schedule without healing.
-    """
-
-    events: int
-    hash: str
-    acked: int
-    leaders: int
-    recovery_s: float
-    faults: int
-
-
-class World:
+class World(Timeline[Node]):
     """One schedule. ``only``: the faults that may happen, None for all. ``noting``: keep a trace in
     ``notes``.
     """
+
+    network: Network
 
     def __init__(
         self,
@@ -66,16 +48,11 @@ class World:
         only: Collection[Fault] | None = None,
         noting: bool = False,
     ) -> None:
-        self.seed, self.scenario, self.noting = seed, scenario, noting
-        self.random = Random(seed)
-        self.chance = Chance(seed, only)
+        super().__init__(seed, only=only, noting=noting)
+        self.scenario = scenario
         self.shape, self.faults = Shape.draw(self.random), Faults.draw(self.random)
         draw_upgrades(seed, self.shape, self.faults)
         scenario.prepare(self.random, self.shape, self.faults)
-        self.now = 0.0
-        self.events = 0
-        self.trace: list[tuple[Any, ...]] = []
-        self.notes: list[str] = []
         self.nodes: list[Node] = []
         self.members: list[Node] = []  #: all nodes but one of another cluster
         self.network = Network(self)
@@ -86,14 +63,10 @@ class World:
         self.wiped: tuple[Node, Uuid] | None = (
             None  #: the node that lost a disk, and that disk's directory id
         )
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = itertools.count()
-        self._acts = itertools.count()
         self._numbers = itertools.count(1)
         self._parser = Parser()
         self._files: dict[bytes, Snapshot] = {}
         self._generation = itertools.count(1)
-        self._over = False
         self.first_voters = cluster.first_voters(self)
         cluster.build(self)
 
@@ -103,13 +76,8 @@ class World:
             self.at(
                 self.random.random() * self.scenario.starts_within_s, partial(self.restart, node)
             )
-        self._go(self.scenario.play(self))
-        while self._heap and not self._over:
-            if self.events > EVENTS_MAX:
-                raise Violation(f"17: {self.events} events in {self.now:.1f} simulated s")
-            self.now, _, happen = heapq.heappop(self._heap)
-            happen()
-        hashed = hashlib.sha256(repr(self.trace).encode()).hexdigest()
+        self.play(self.scenario.play(self))
+        hashed = self.run_events()
         checker = self.checker
         return Outcome(
             self.events,
@@ -120,6 +88,11 @@ class World:
             len(self.chance.taken),
         )
 
+    @property
+    def slow_disk(self) -> float:
+        """The probability of a slow sync."""
+        return self.faults.slow_disk
+
     def new_directory(self, id: int) -> Uuid:
         """A directory id that no node had before."""
         return Uuid(id.to_bytes(8, "big") + next(self._generation).to_bytes(8, "big"))
@@ -127,31 +100,6 @@ class World:
     def new_disk(self, directory_id: Uuid) -> Disk:
         """An empty disk."""
         return Disk(directory_id, self._parser, self.checker.name, self._files)
-
-    # --- time
-
-    def at(self, time: float, happen: Callable[[], None]) -> None:
-        """Call ``happen`` at ``time``, after the calls that are scheduled for that time already."""
-        heapq.heappush(self._heap, (time, next(self._order), happen))
-
-    def _go(self, play: Iterator[float]) -> None:
-        """Continue the scenario, which yields the seconds until its next act."""
-        try:
-            wait = next(play)
-        except StopIteration:
-            self._over = True
-            return
-        self.at(self.now + wait, lambda: self._go(play))
-
-    def note(self, text: str, *values: object) -> None:
-        if self.noting:
-            self.notes.append(f"{self.now:9.4f} {text % values}")
-
-    def flush_s(self, node: Node) -> float:
-        """The time of the disk's next sync, s."""
-        if self.chance.happens(chance.SLOW_DISK, node.place, -1, self.faults.slow_disk):
-            return self.chance.number(-3, node.place, node.incarnation, self.events)
-        return 0.001 + 0.003 * self.chance.number(-3, node.place, node.incarnation, self.events)
 
     # --- the quorum
 
@@ -192,64 +140,6 @@ class World:
         return [one for one in self.voters() if one is not node and one.up]
 
     # --- acts
-
-    def may_act(self, text: str, *values: object) -> bool:
-        """Whether to do the next act of the scenario: a reduced schedule leaves some out."""
-        if not self.chance.calm and not self.chance.acts(next(self._acts)):
-            return False
-        self.note("** " + text, *values)
-        return True
-
-    def restart(self, node: Node) -> None:
-        if not node.up and not node.removed and not node.stopped:
-            node.start()
-
-    def crash(self, node: Node, why: str, for_s: float | None = None) -> None:
-        """Kill a process; it restarts after ``for_s``, by default at once or late at random."""
-        node.halt(why)
-        if for_s is None:
-            drawn = self.chance.number(-4, node.place, node.incarnation, 0)
-            for_s = 0.01 if drawn < 0.4 else 6.0 * (drawn - 0.4)
-        self.at(self.now + for_s, lambda: self.restart(node))
-
-    def pause(self, node: Node, for_s: float) -> None:
-        """Suspend a process, as SIGSTOP does."""
-        if self.may_act("node %d is paused for %.2f s", node.id, for_s):
-            node.paused_until = max(node.paused_until, self.now + for_s)
-
-    def kill(self, node: Node, for_s: float | None = None) -> None:
-        if self.may_act("node %d is to be killed", node.id):
-            self.crash(node, "by the scenario", for_s)
-
-    def cut(self, a: Node, b: Node, *, both: bool = True) -> None:
-        """Cut the link from ``a`` to ``b``, or in both directions."""
-        if self.may_act("cut from %d to %d%s", a.id, b.id, " and back" if both else ""):
-            self.network.cut.add((a.place, b.place))
-            if both:
-                self.network.cut.add((b.place, a.place))
-
-    def isolate(self, nodes: Collection[Node], *, but: Collection[Node] = ()) -> None:
-        """Cut the links between ``nodes`` and all others except ``but``."""
-        if not self.may_act(
-            "cut off %s, but not from %s", [node.id for node in nodes], [node.id for node in but]
-        ):
-            return
-        for a in nodes:
-            for b in self.nodes:
-                if b not in nodes and b not in but:
-                    self.network.cut |= {(a.place, b.place), (b.place, a.place)}
-
-    def mend_between(self, nodes: Collection[Node]) -> None:
-        """Restore the links between ``nodes``."""
-        if self.may_act("mend the links between %s", [node.id for node in nodes]):
-            self.network.cut -= {(a.place, b.place) for a in nodes for b in nodes}
-
-    def mend(self, node: Node | None = None) -> None:
-        """Restore all links of ``node``, or of all nodes."""
-        if self.may_act("mend the links of %s", "all" if node is None else node.id):
-            self.network.cut = {
-                link for link in self.network.cut if node is not None and node.place not in link
-            }
 
     def propose(
         self,

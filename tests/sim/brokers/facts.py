@@ -1,0 +1,73 @@
+"""Keeps the facts of one partition over a whole schedule, as no single broker knows them: the
+committed log, its leaders, the answers to clients.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Any
+
+from tests.sim.brokers.messages import Key
+from tests.sim.brokers.partition_log import Entry
+
+
+class PartitionFacts:
+    """``is_clean`` is false once committed records may be gone: after the election of a replica
+    that was not in sync, or when every replica in sync has lost its power.
+    """
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.is_clean = True
+        self.before: Any = None  #: the record of the partition before the newest change
+        #: The committed log is known from this leader epoch on.
+        self.from_epoch = 0
+        self.leaders: dict[int, int] = {}  # leader epoch -> broker
+        self.high_watermarks: dict[int, int] = {}  # leader epoch -> of its leader
+        self.ends: list[int] = []
+        self.names: list[int] = []
+        self.entries: list[Entry] = []
+        self.sequences: dict[tuple[int, int], int] = {}  # (producer, epoch) -> next sequence
+        self.values: set[str] = set()  # committed while it is clean
+        self.batches: set[tuple[str, ...]] = set()  # committed at any time
+        self.written: dict[tuple[int, int], tuple[str, ...]] = {}  # (epoch, offset) -> values
+        self.seen: dict[int, tuple[str, ...]] = {}  # offset -> values that a consumer got
+        self.acked: dict[tuple[str, ...], int] = {}
+        self.pending: set[tuple[str, ...]] = set()  # sent, and sent again until acknowledged
+
+    @property
+    def committed_end(self) -> int:
+        """Up to where records are committed."""
+        return self.ends[-1] if self.ends else 0
+
+    def name_at(self, offset: int) -> int | None:
+        """The name of the committed log up to ``offset``; None if no batch ends there."""
+        if offset == 0:
+            return 0
+        at = bisect_left(self.ends, offset)
+        return self.names[at] if at < len(self.ends) and self.ends[at] == offset else None
+
+    def next_end(self, offset: int) -> int | None:
+        """The end of the committed batch that has ``offset``; None behind the last one."""
+        at = bisect_right(self.ends, offset)
+        return self.ends[at] if at < len(self.ends) else None
+
+    def entry_at(self, offset: int) -> Entry | None:
+        """The committed batch that has ``offset``."""
+        at = bisect_right(self.ends, offset)
+        return self.entries[at] if at < len(self.ends) else None
+
+    def commit(self, entry: Entry, name: int) -> None:
+        """One more batch is committed."""
+        self.entries.append(entry)
+        self.batches.add(entry.values)
+        self.ends.append(entry.header.next_offset)
+        self.names.append(name)
+
+    def forget(self, epoch: int) -> None:
+        """Committed records may be gone: leaders from ``epoch`` on say what is committed."""
+        self.is_clean = False
+        self.from_epoch = max(self.from_epoch, epoch)
+        self.ends, self.names, self.entries = [], [], []
+        self.acked.clear()
+        self.seen.clear()
