@@ -28,8 +28,14 @@ from tools.broker_kills.reading import CLIENT_S, PARTITIONS, records
 _ABORTED: Final = 3
 #: A transaction that a kill left open is aborted by then, s.
 TRANSACTION_S: Final = 10
-#: The broker is up for a second at a time: clients find it soon, and do not complain.
-_QUICK: Final = {"reconnect.backoff.max.ms": 200, "log_level": 0}
+#: The broker is up for a second at a time: clients find it soon, and do not complain. librdkafka
+#: forgets its brokers when none can be reached (KIP-899), and a transaction that has to send offsets
+#: then waits for one of those for ever.
+QUICK: Final = {
+    "reconnect.backoff.max.ms": 200,
+    "metadata.recovery.strategy": "none",
+    "log_level": 0,
+}
 #: How long a thread may take to end, s: its last calls may each wait for an answer.
 _END_S: Final = 4 * CLIENT_S
 
@@ -176,14 +182,14 @@ def idempotent_producer(bootstrap: str) -> Producer:
     settings = {"enable.idempotence": True, "message.timeout.ms": 0, "linger.ms": 2}
     # Few, so that they are acknowledged soon after the end of the run.
     settings["queue.buffering.max.messages"] = 5000
-    return Producer({"bootstrap.servers": bootstrap, **_QUICK, **settings})
+    return Producer({"bootstrap.servers": bootstrap, **QUICK, **settings})
 
 
 def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
     """A producer that has fenced the one before it. Raises KafkaException."""
     timeout = {"transaction.timeout.ms": TRANSACTION_S * 1000}
     producer = Producer({
-        "bootstrap.servers": bootstrap, "transactional.id": transactional_id, **timeout, **_QUICK,
+        "bootstrap.servers": bootstrap, "transactional.id": transactional_id, **timeout, **QUICK,
     })  # fmt: skip
     producer.init_transactions(CLIENT_S)
     return producer
