@@ -187,7 +187,7 @@ def fetches_of_old_epochs_are_served() -> Context:
 @mutant("fetch-epochs.diverging-epoch")
 def divergence_is_not_told() -> Context:
     """A Fetch whose last epoch ended before its offset gets records."""
-    return patched(fetch, _diverging=lambda log, wanted: None)
+    return patched(fetch, diverging=lambda log, wanted: None)
 
 
 @mutant("fetch-epochs.current-leader-named")
@@ -221,12 +221,12 @@ def unknown_sessions_are_served() -> Context:
 def ids_are_names() -> Context:
     """A Fetch of an unknown topic id gets the error of an unknown name."""
 
-    def found(original: Any, asked: Any, context: Any) -> Any:
-        one = original(asked, context)
+    def topic(original: Any, self: Any, name: Any, topic_id: Any) -> Any:
+        one = original(self, name, topic_id)
         unknown = one is ErrorCode.UNKNOWN_TOPIC_ID
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if unknown else one
 
-    return wrapped(fetch, "_found", found)
+    return wrapped(fetch._Fetch, "_topic", topic)
 
 
 @mutant("fetch.topic-id-comes-back")

@@ -29,8 +29,8 @@ _ABORTED: Final = 3
 #: A transaction that a kill left open is aborted by then, s.
 TRANSACTION_S: Final = 10
 #: The broker is up for a second at a time: clients find it soon, and do not complain. librdkafka
-#: forgets its brokers when none can be reached (KIP-899), and a transaction that has to send offsets
-#: then waits for one of those for ever.
+#: forgets its brokers when none can be reached (KIP-899), and a transaction that sends offsets then
+#: waits for one of those for ever.
 QUICK: Final = {
     "reconnect.backoff.max.ms": 200,
     "metadata.recovery.strategy": "none",

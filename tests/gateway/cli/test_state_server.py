@@ -113,7 +113,9 @@ def test_a_server_that_stops_giving_records_is_not_waited_for_for_ever(
         monkeypatch.setattr(
             partition,
             "read",
-            lambda at, size: Read((), 0, lambda: None) if at >= offset else original(at, 1),
+            lambda at, size, how: (
+                Read((), 0, lambda: None) if at >= offset else original(at, 1, how)
+            ),
         )
         with pytest.raises(
             click.ClickException,
