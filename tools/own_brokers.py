@@ -11,7 +11,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,14 +56,15 @@ def own_brokers(
     brokers: int = 1,
     *,
     properties: Mapping[str, str] | None = None,
+    node_properties: Callable[[Node], Mapping[str, str]] | None = None,
     directory: Path | None = None,
 ) -> Iterator[OwnBrokers]:
     """Yield brokers that are registered with the controllers among the nodes of ``controllers``,
     and unfenced; they are killed at the end of the block.
 
-    Node ids are 201 and up. ``properties`` go into every file of properties. The directory is
-    removed unless it was given or something failed. Raises ProcessError when a broker does not
-    start.
+    Node ids are 201 and up. ``properties`` go into every file of properties, those of
+    ``node_properties(node)`` into that broker's. The directory is removed unless it was given or
+    something failed. Raises ProcessError when a broker does not start.
     """
     scratch = directory or Path(tempfile.mkdtemp(prefix="kwire-brokers-"))
     ports = iter(lasting_ports(brokers))
@@ -78,6 +79,7 @@ def own_brokers(
         nodes,
         scratch,
         properties=values | dict(properties or {}),
+        node_properties=node_properties,
         quorum=_quorum_properties(controllers),
     )
     try:

@@ -17,7 +17,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Metadata quorum": ("controller.listener", "controller.quorum",
         "metadata.max.idle", "replica.id", "quorum.history"),
     "Broker": ("auto.create", "num.partitions", "default.replication", "initial.broker",
-        "transaction", "broker.rack",
+        "transaction", "broker.rack", "replica.selector",
         "inter.broker", "replica.fetch", "replica.socket", "replica.lag"),
     "Controller": ("broker.", "auto.leader", "leader.imbalance", "unclean.", "metadata.audit."),
     "Log and snapshots": ("metadata.log.", "metadata.max.", "snapshot.", "log.retention."),

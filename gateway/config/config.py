@@ -21,8 +21,10 @@ from gateway.config.key import INT_MAX, LONG_MAX, key
 from gateway.config.security import of_listener
 from gateway.config.values import (
     ENVIRONMENT_PREFIX,
+    LEADER_SELECTOR,
     LISTENER_MAX_CONNECTIONS,
     PARSERS,
+    RACK_AWARE,
     SECURITY_PROTOCOLS,
     SOURCE_NAMES,
     ConfigError,
@@ -98,6 +100,12 @@ class Config:
     broker_rack: str | None = key(
         None,
         "Rack of this broker: the controller spreads the replicas of a partition over racks.",
+    )
+    replica_selector_class: str = key(
+        "",
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector: the leader sends consumers with "
+        "client.rack to a follower in their rack. Default: to none.",
+        choices=("", LEADER_SELECTOR, RACK_AWARE),
     )
     inter_broker_listener_name: str | None = key(
         None,

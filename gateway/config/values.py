@@ -88,6 +88,10 @@ class SourceKind(enum.StrEnum):
         return self in (SourceKind.CONTROLLER, SourceKind.OBSERVER)
 
 
+#: The values of ``replica.selector.class``. With the first, as without one, consumers are not sent
+#: to followers.
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 #: Texts of ``source`` and what they select. ``own`` and ``quorum`` are the older names.
 SOURCE_NAMES: Final = {
     "controller": SourceKind.CONTROLLER,

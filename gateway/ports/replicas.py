@@ -125,8 +125,8 @@ class Replicas(Protocol):
         ...
 
     def find(self, record: PartitionRecord) -> Partition | ErrorCode:
-        """Return the partition of a record of the image, which this node leads, for readers; or the
-        error for the client.
+        """Return the partition of a record of the image, which this node leads or follows, for
+        readers; or the error for the client.
         """
         ...
 

@@ -17,6 +17,7 @@ from kwire.uuid import Uuid
 
 if TYPE_CHECKING:
     from gateway.broker.replica.follower_state import Contact
+    from gateway.broker.replica.replica_selector import ReadReplica
     from gateway.groups.events import Event, Result
     from gateway.ports.pending_response import PendingResponse
     from kwire.cluster.image import Image
@@ -139,8 +140,8 @@ class ReplicaFetch(NamedTuple):
 
 
 class Partition(Protocol):
-    """A partition that this node leads. All methods run on the event loop and do bounded work.
-    Partitions are compared by identity.
+    """A partition that this node leads, or follows if consumers may fetch from it. All methods run
+    on the event loop and do bounded work. Partitions are compared by identity.
     """
 
     @property
@@ -214,6 +215,10 @@ class Partition(Protocol):
         """
         ...
 
+    def read_replicas(self, offset: int) -> Sequence[ReadReplica]:
+        """The followers in the ISR that have ``offset``, from which consumers may fetch."""
+        ...
+
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
         """The first record with a timestamp >= ``timestamp`` (ms), or None."""
         ...
@@ -261,6 +266,12 @@ class Partitions(Protocol):
         """Return a partition that this node leads, by the name or the id of its topic; or the error
         for the client: NOT_LEADER_OR_FOLLOWER if another node leads it, else
         UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        ...
+
+    def find_replica(self, topic: str | Uuid, index: int) -> Partition | ErrorCode:
+        """As :meth:`find`, of a partition that this node leads or follows (KIP-392).
+        NOT_LEADER_OR_FOLLOWER if it does neither.
         """
         ...
 

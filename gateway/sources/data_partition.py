@@ -48,6 +48,7 @@ from kwire.protocol import ErrorCode
 if TYPE_CHECKING:
     from gateway.broker.produce.producer_state import Verification
     from gateway.broker.replica.isr import Altered, Proposal
+    from gateway.broker.replica.replica_selector import ReadReplica
     from gateway.log.reading.log_view import LogView
     from gateway.sources.disk_notices import DiskNotices
     from kwire.messages.partition_record import PartitionRecord
@@ -255,6 +256,10 @@ class DataPartition(LogPartition):
                 self._publish()
             self._advance_deletions()
         return fault
+
+    def read_replicas(self, offset: int) -> Sequence[ReadReplica]:
+        """As in ``gateway.ports.services.Partition``."""
+        return () if self.leader is None else self.leader.read_replicas(offset)
 
     def check_replicas(self, now: float | None = None) -> None:
         """Have followers join that may by now, and, with the time ``now``, those leave that lag for
@@ -552,12 +557,12 @@ class DataPartition(LogPartition):
     @property
     def state(self) -> State:
         """LOADING, on which clients look for the leader, until the log is open and this node leads
-        it; BROKEN if it cannot be opened.
+        or follows the partition; BROKEN if it cannot be opened.
         """
         if self.stored.fault is not None:
             return State.BROKEN
-        is_open = self.stored.log is not None and self.leader is not None
-        return State.READY if is_open else State.LOADING
+        is_replica = self.leader is not None or self.follower.epoch is not None
+        return State.READY if self.stored.log is not None and is_replica else State.LOADING
 
     @property
     def problems(self) -> tuple[Problem, ...]:

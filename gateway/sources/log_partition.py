@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.log.files.problem import Problem
 from gateway.log.reading.log_view import LogView
@@ -24,6 +24,9 @@ from gateway.ports.services import (
 )
 from gateway.sources import log_reader
 from kwire.protocol import ErrorCode
+
+if TYPE_CHECKING:
+    from gateway.broker.replica.replica_selector import ReadReplica
 
 EMPTY_LOG: Final = LogView((), 0, 0, (), 0)
 
@@ -144,6 +147,10 @@ class LogPartition(abc.ABC):
     def note_fetch(self, fetch: ReplicaFetch) -> ErrorCode:
         """As in ``gateway.ports.services.Partition``: there are no followers."""
         return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def read_replicas(self, offset: int) -> Sequence[ReadReplica]:
+        """As in ``gateway.ports.services.Partition``: there are no followers."""
+        return ()
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
         """As in ``gateway.ports.services.Partition``."""

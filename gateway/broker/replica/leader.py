@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.broker.replica.follower_state import Contact, FollowerState
 from gateway.broker.replica.isr import Altered, CommittedIsr, InSyncReplica, Proposal
+from gateway.broker.replica.replica_selector import ReadReplica
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
@@ -218,6 +219,15 @@ class Leader:
             if proposal is not None:
                 return proposal
         return None
+
+    def read_replicas(self, offset: int) -> list[ReadReplica]:
+        """Return the followers in the ISR whose logs have ``offset``, or end there."""
+        found = []
+        for one in self.followers.values():
+            if one.broker_id in self.state.isr and one.log_start_offset <= offset <= one.end_offset:
+                one.heard_of(self.end_offset)
+                found.append(ReadReplica(one.broker_id, one.end_offset, one.caught_up_at))
+        return found
 
     def check_lag(self, now: float) -> Proposal | None:
         """Return the change of the ISR that removes replicas which lag for too long, None without

@@ -15,8 +15,10 @@ from gateway.broker.replica.follower_state import Contact
 from gateway.handlers import fetch_quota
 from gateway.handlers.access import Operation, may, may_on_cluster
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
+from gateway.handlers.fetch_leader import name_leader
 from gateway.handlers.fetch_progress import diverging, is_settled, note_progress
 from gateway.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchedPartition
+from gateway.handlers.preferred_replica import NONE, preferred_replica, rack_of
 from gateway.handlers.topic import partition_fault
 from gateway.ports.pending_response import PendingResponse, WorkType
 from gateway.ports.services import (
@@ -32,8 +34,6 @@ from kwire.messages.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 from kwire.protocol import ApiKey, ErrorCode
@@ -57,8 +57,6 @@ VERSIONS: Final = range(4, 19)
 
 #: The first version with topic ids instead of names (KIP-516).
 _BY_ID: Final = 13
-#: The first version whose response names the leader to a client with an old epoch (KIP-951).
-_NAMES_LEADER: Final = 16
 #: The longest wait, ms. The 32 bits of a request hold 24 days, in which the request would occupy
 #: its place among those that wait. An empty response before the time is always allowed.
 WAIT_MAX_MS: Final = 300_000
@@ -174,6 +172,7 @@ class _Fetch:
         "_isolation",
         "_may_replicate",
         "_overflows",
+        "_rack",
         "_read",
         "_replica",
         "_session",
@@ -198,6 +197,8 @@ class _Fetch:
         self._isolation = context.gateway.partitions.policy.isolation(
             self._replica[0], request.isolation_level
         )
+        #: Of a client that may fetch from followers, None of another (``FetchParams``).
+        self._rack = None if self.is_of_follower else rack_of(request.rack_id, context)
         self._may_replicate = self.is_of_follower and may_on_cluster(
             context, Operation.CLUSTER_ACTION
         )
@@ -310,7 +311,9 @@ class _Fetch:
     def _find(self, topic: Topic | ErrorCode, index: int) -> Partition | ErrorCode:
         if isinstance(topic, ErrorCode):
             return topic
-        return self._context.gateway.partitions.find(topic.topic_id, index)
+        partitions = self._context.gateway.partitions
+        find = partitions.find if self._rack is None else partitions.find_replica
+        return find(topic.topic_id, index)
 
     def _look_up(self, one: FetchedPartition) -> None:
         """Find the log of a partition of the session, as this client may read it now."""
@@ -488,12 +491,13 @@ class _Fetch:
             or data.high_watermark != one.high_watermark
             or data.log_start_offset != one.log_start_offset
             or data.diverging_epoch.epoch >= 0
+            or data.preferred_read_replica != NONE
         )
         one.high_watermark, one.log_start_offset = data.high_watermark, data.log_start_offset
         if session is not None:
             if size:
                 session.served(one)
-            elif is_settled(one, self._isolation):
+            elif data.preferred_read_replica == NONE and is_settled(one, self._isolation):
                 del session.marked[one]
             if not has_news:
                 return topic
@@ -517,6 +521,8 @@ class _Fetch:
             return enough
         # Above the high watermark a consumer waits: it may have read from an earlier leader.
         end = log.visible_end(Isolation.LOG_END)
+        if preferred_replica(log, wanted.fetch_offset, self._rack, self._context) != NONE:
+            return enough
         if not log.log_start_offset <= wanted.fetch_offset <= end:
             return enough
         # More than the limit of the partition is never sent, so a wait for more would never end.
@@ -544,16 +550,13 @@ class _Fetch:
         data = PartitionData(
             partition_index=wanted.partition, error_code=fault, high_watermark=-1, records=b""
         )
-        if (
-            not isinstance(log, ErrorCode)
-            and fault is ErrorCode.FENCED_LEADER_EPOCH
-            and self._context.version >= _NAMES_LEADER
-        ):
-            self._name_leader(log, data, response)
+        if not isinstance(log, ErrorCode) and fault is ErrorCode.FENCED_LEADER_EPOCH:
+            name_leader(wanted, log.leader_epoch, data, response, self._context)
         return data
 
     def _data(self, log: Partition, wanted: FetchedPartition) -> PartitionData:
-        apart = diverging(log, wanted)
+        preferred = preferred_replica(log, wanted.fetch_offset, self._rack, self._context)
+        apart = None if preferred != NONE else diverging(log, wanted)
         data = PartitionData(
             partition_index=wanted.partition,
             high_watermark=log.high_watermark,
@@ -562,8 +565,12 @@ class _Fetch:
             aborted_transactions=[] if self._isolation is Isolation.TXN_COMMITTED else None,
             # Empty, never null: several clients fail on null (KAFKA-18648).
             records=b"",
+            preferred_read_replica=preferred,
         )
-        if apart is not None:
+        if preferred != NONE:
+            # As in Kafka, nothing is read: there are neither records nor aborted transactions.
+            data.aborted_transactions = None
+        elif apart is not None:
             data.diverging_epoch = EpochEndOffset(epoch=apart[0], end_offset=apart[1])
         else:
             most = max(0, min(wanted.max_bytes, self._bytes_left))
@@ -587,14 +594,3 @@ class _Fetch:
                 read.release()
             self._read.append((log, len(data.records or b"")))
         return data
-
-    def _name_leader(self, log: Partition, data: PartitionData, response: FetchResponse) -> None:
-        gateway = self._context.gateway
-        data.current_leader = LeaderIdAndEpoch(
-            leader_id=gateway.node_id, leader_epoch=log.leader_epoch
-        )
-        if not response.node_endpoints:
-            endpoint = gateway.endpoint(self._context.peer.listener)
-            response.node_endpoints = [
-                NodeEndpoint(node_id=gateway.node_id, host=endpoint.host, port=endpoint.port)
-            ]

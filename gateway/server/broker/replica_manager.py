@@ -216,7 +216,7 @@ class ReplicaManager:
         return self._image is not None
 
     def find(self, record: PartitionRecord) -> DataPartition | ErrorCode:
-        """Return the partition of a record of the image, which this node leads."""
+        """Return the partition of a record of the image, which this node leads or follows."""
         partition = self._partitions.get(record.topic_id, {}).get(record.partition_id)
         if partition is None or partition.leader_epoch != record.leader_epoch:
             # The task has not followed the image yet: clients ask again.

@@ -115,6 +115,13 @@ class ServedPartitions:
 
     def find(self, topic: str | Uuid, index: int) -> _Found:
         """As in ``gateway.ports.services.Partitions``."""
+        return self._find(topic, index, of_leader=True)
+
+    def find_replica(self, topic: str | Uuid, index: int) -> _Found:
+        """As in ``gateway.ports.services.Partitions``."""
+        return self._find(topic, index, of_leader=False)
+
+    def _find(self, topic: str | Uuid, index: int, *, of_leader: bool) -> _Found:
         find = self._topics.get(topic)
         if find is not None:
             return find(index)
@@ -125,7 +132,7 @@ class ServedPartitions:
         record = image.partitions.get(topic_id, {}).get(index) if topic_id is not None else None
         if record is None:
             return _UNKNOWN
-        if record.leader != self._node_id:
+        if record.leader != self._node_id and (of_leader or self._replicas is None):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return (
             _empty(record.leader_epoch) if self._replicas is None else self._replicas.find(record)

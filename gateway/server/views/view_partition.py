@@ -27,6 +27,7 @@ from kwire.protocol import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gateway.broker.replica.replica_selector import ReadReplica
     from gateway.config.config import Config
     from gateway.server.logging.logs import Reports
     from gateway.server.scheduling.counts import ViewCounts
@@ -123,6 +124,10 @@ class ViewPartition:
     def note_fetch(self, fetch: ReplicaFetch) -> ErrorCode:
         """As in ``gateway.ports.services.Partition``: there are no followers."""
         return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def read_replicas(self, offset: int) -> Sequence[ReadReplica]:
+        """As in ``gateway.ports.services.Partition``: there are no followers."""
+        return ()
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
         """The offset of the first record of the metadata log at ``timestamp`` or later: the next

@@ -16,6 +16,7 @@ from gateway.config.loading import load_config
 #: A text for every key that is not its default.
 OTHER = {
     "broker.rack": "r1",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "inter.broker.listener.name": "PLAINTEXT",
     "source": "sample",
     "process.roles": "broker,controller",

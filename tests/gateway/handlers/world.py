@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.broker.quotas.client_quotas import ClientQuotas
+from gateway.broker.replica.replica_selector import ReadReplica
 from gateway.config.config import Config
 from gateway.handlers.context import Context, Peer
 from gateway.handlers.fetch_sessions import FetchSessionCache
@@ -132,6 +133,9 @@ class MemoryPartition:
     is_lagging: bool = False
     fetches: list[ReplicaFetch] = field(default_factory=list)
     fault_of_followers: ErrorCode = ErrorCode.NONE
+
+    def read_replicas(self, offset: int) -> list[ReadReplica]:
+        return []
 
     def note_fetch(self, fetch: ReplicaFetch) -> ErrorCode:
         self.fetches.append(fetch)

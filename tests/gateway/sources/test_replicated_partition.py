@@ -9,7 +9,7 @@ from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.produce.validation import TopicRules
 from gateway.broker.replica.follower_state import Contact
 from gateway.ports.replicas import Appended
-from gateway.ports.services import Isolation, State
+from gateway.ports.services import Isolation
 from gateway.sources.log_reader import content
 from kwire.protocol import ErrorCode
 from kwire.records import decode_batches
@@ -98,7 +98,7 @@ def test_leader_that_resigns_has_committed_nothing_for_who_waits(tmp_path: Path)
     one.follow(record_of_leader(2))
     (outcome,) = outcomes
     assert outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert one.state is State.LOADING
+    assert one.leader is None and not one.is_leader
     one.close()
 
 

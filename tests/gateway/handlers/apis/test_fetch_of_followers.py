@@ -14,6 +14,7 @@ from gateway.ports.pending_response import PendingResponse
 from gateway.ports.services import Isolation
 from gateway.sources.data_partition import DataPartition
 from kwire.protocol import ErrorCode
+from kwire.uuid import Uuid
 from tests.gateway.handlers.apis.test_fetch import BY_ID
 from tests.gateway.handlers.own_world import OwnWorld
 from tests.gateway.handlers.world import NODE, World
@@ -66,14 +67,19 @@ class Led(OwnWorld):
 
     def fetch(self, offset: int | None, replica: int = PEER, **more: Any) -> Any:
         """Fetch from ``offset``, or within a session without naming the partition."""
-        fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20}
-        asked = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
-        for key in ("current_leader_epoch", "last_fetched_epoch", "log_start_offset"):
-            asked |= {key: more.pop(key)} if key in more else {}
-        fields["replica_state"] = {"replica_id": replica, "replica_epoch": more.pop("epoch", 100)}
-        topics = [] if offset is None else [{"topic_id": self.id, "partitions": [asked]}]
-        fields |= {"session_id": 0, "session_epoch": -1, "topics": topics, **more}
-        return World.ask(self, fetch, BY_ID, **fields)
+        return fetch_from(self, self.id, offset, replica, **more)
+
+
+def fetch_from(world: World, topic_id: Uuid, offset: int | None, replica: int, **more: Any) -> Any:
+    """Fetch partition 0 from ``offset``, or within a session without naming it."""
+    fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20}
+    asked = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    for key in ("current_leader_epoch", "last_fetched_epoch", "log_start_offset"):
+        asked |= {key: more.pop(key)} if key in more else {}
+    fields["replica_state"] = {"replica_id": replica, "replica_epoch": more.pop("epoch", 100)}
+    topics = [] if offset is None else [{"topic_id": topic_id, "partitions": [asked]}]
+    fields |= {"session_id": 0, "session_epoch": -1, "topics": topics, **more}
+    return World.ask(world, fetch, BY_ID, **fields)
 
 
 def data_of(answer: Any) -> Any:

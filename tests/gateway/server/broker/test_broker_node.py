@@ -395,5 +395,5 @@ async def test_partition_whose_log_is_not_open_yet_is_led_elsewhere_for_clients(
         assert replicas is not None
         found: Any = replicas.find(record)
         assert found.high_watermark == 1
-        found.follow(record)
+        found.close()
         assert replicas.find(record) is ErrorCode.NOT_LEADER_OR_FOLLOWER
