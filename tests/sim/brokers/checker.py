@@ -43,8 +43,13 @@ class BrokerChecker:
         return found
 
     def name_at(self, key: Key, offset: int) -> int:
-        """The name of the committed log up to ``offset``, -1 if it is not known."""
+        """The name of the committed log up to ``offset``, else of the log of the broker that leads;
+        -1 if neither is known.
+        """
         name = self.of(key).name_at(offset)
+        leader = self._world.leader(key)
+        if name is None and leader is not None and key in leader.logs:
+            name = leader.logs[key].name_at(offset)
         return -1 if name is None else name
 
     # --- decisions of the controller
@@ -186,6 +191,9 @@ class BrokerChecker:
                 replica.leader_epoch,
                 known,
             )
+        elif log.entries:
+            first = log.entries[0].header.base_offset
+            facts.start = first, log.name_before
         for at in range(log.index_of(known), log.index_of(end)):
             entry = log.entries[at]
             facts.commit(entry, log.prefixes[at])
@@ -313,8 +321,12 @@ class BrokerChecker:
                 entry.header.base_offset,
             )
 
-    def delivers(self, entry: Entry) -> None:
-        """A consumer of committed transactions gets a batch."""
+    def delivers(self, key: Key, entry: Entry) -> None:
+        """A consumer of committed transactions gets a batch. A marker may be lost with the records
+        that an election of a replica out of sync loses.
+        """
+        if not self.of(key).is_clean:
+            return
         transaction = self._transaction_of.get(entry.values[0])
         if transaction is not None:
             require(

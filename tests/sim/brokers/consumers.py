@@ -68,6 +68,6 @@ class Consumer(SimulatedProcess):
                 for one in answer.aborted
             )
             if self.read_committed and entry.marker is None and not is_aborted:
-                checker.delivers(entry)
+                checker.delivers(self.key, entry)
             self.offset = header.next_offset
         self.after(0.05 if answer.entries else 0.25, self._read)

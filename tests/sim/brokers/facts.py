@@ -24,6 +24,8 @@ class PartitionFacts:
         self.from_epoch = 0
         self.leaders: dict[int, int] = {}  # leader epoch -> broker
         self.high_watermarks: dict[int, int] = {}  # leader epoch -> of its leader
+        #: Where what is known of the committed log begins, and the name of what is before it.
+        self.start: tuple[int, int] = (0, 0)
         self.ends: list[int] = []
         self.names: list[int] = []
         self.entries: list[Entry] = []
@@ -38,12 +40,12 @@ class PartitionFacts:
     @property
     def committed_end(self) -> int:
         """Up to where records are committed."""
-        return self.ends[-1] if self.ends else 0
+        return self.ends[-1] if self.ends else self.start[0]
 
     def name_at(self, offset: int) -> int | None:
         """The name of the committed log up to ``offset``; None if no batch ends there."""
-        if offset == 0:
-            return 0
+        if offset == self.start[0]:
+            return self.start[1]
         at = bisect_left(self.ends, offset)
         return self.names[at] if at < len(self.ends) and self.ends[at] == offset else None
 
@@ -68,6 +70,6 @@ class PartitionFacts:
         """Committed records may be gone: leaders from ``epoch`` on say what is committed."""
         self.is_clean = False
         self.from_epoch = max(self.from_epoch, epoch)
-        self.ends, self.names, self.entries = [], [], []
+        self.start, self.ends, self.names, self.entries = (0, 0), [], [], []
         self.acked.clear()
         self.seen.clear()

@@ -78,7 +78,7 @@ class PartitionLog:
         self.start_offset = 0
         self.entries: list[Entry] = []
         self.prefixes: list[int] = []
-        self._before = 0  # the name of what was deleted before the first entry
+        self.name_before = 0  #: the name of what was deleted before the first entry
         self.epochs = LeaderEpochs()
         self.states = ProducerStates()
         self.snapshots: dict[int, bytes] = {}
@@ -124,7 +124,13 @@ class PartitionLog:
         ends = self.entries[at - 1].header.next_offset if at else self.start_offset
         if at and ends == offset:
             return self.prefixes[at - 1]
-        return self._before if not at and offset <= self.start_offset else None
+        return self.name_before if not at and offset <= self.start_offset else None
+
+    def name_at(self, offset: int) -> int | None:
+        """As :meth:`prefix_at`, also where the first entry begins."""
+        if self.entries and self.entries[0].header.base_offset == offset:
+            return self.name_before
+        return self.prefix_at(offset)
 
     def stable_end(self, high_watermark: int) -> int:
         """The last stable offset."""
@@ -139,7 +145,7 @@ class PartitionLog:
         if self.entries and len(self.entries) % SEGMENT == 0:
             self.snapshots[self.end_offset] = encode_snapshot(self.states.all())
             self.synced = max(self.synced, self.end_offset)
-        before = self.prefixes[-1] if self.prefixes else self._before
+        before = self.prefixes[-1] if self.prefixes else self.name_before
         self.entries.append(entry)
         self.prefixes.append(self._names.of(before, entry))
         self.epochs.assign(entry.header.partition_leader_epoch, entry.header.base_offset)
@@ -177,7 +183,7 @@ class PartitionLog:
     def start_at(self, offset: int, name: int) -> None:
         """Drop everything and begin at ``offset``, behind what the log of that ``name`` has."""
         self.entries, self.prefixes, self.snapshots, self.aborted = [], [], {}, []
-        self._before = name
+        self.name_before = name
         self.start_offset = self.synced = offset
         self.epochs.clear()
         self.states = ProducerStates()
@@ -187,7 +193,7 @@ class PartitionLog:
         offset = min(offset, self.end_offset)
         at = self.index_of(offset)
         if at:
-            self._before = self.prefixes[at - 1]
+            self.name_before = self.prefixes[at - 1]
             del self.entries[:at], self.prefixes[:at]
         if offset > self.start_offset:
             self.start_offset = offset
@@ -195,7 +201,7 @@ class PartitionLog:
 
     def name_start(self, name: int) -> None:
         """Begin the names with that of another log up to the first entry."""
-        self._before = name
+        self.name_before = name
         for at, entry in enumerate(self.entries):
             name = self.prefixes[at] = self._names.of(name, entry)
 

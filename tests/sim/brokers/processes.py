@@ -149,6 +149,8 @@ class SimulatedProcess:
 
     def step(self, event: Event) -> None:
         """An event of the network happens to the process."""
+        if not self.up:
+            return  # it ended while it was suspended
         self.world.events += 1
         self.world.trace.append((self.world.now, self.place))
         if isinstance(event, Requested):
