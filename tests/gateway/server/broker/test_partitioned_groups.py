@@ -220,7 +220,7 @@ async def test_superseded_offsets_take_no_room_and_the_newest_stay(tmp_path: Pat
         assert sum(log_sizes(tmp_path)) > 14 * before
         own = node.ready.services.source.broker
         assert own is not None
-        while await own._cleaner.clean_once(wall_ms()):
+        while await own.cleaner.clean_once(wall_ms()):
             pass
         # The active segment is not compacted.
         assert sum(log_sizes(tmp_path)) < 7 * before
