@@ -4,7 +4,7 @@ group's offsets in the same transaction, so that each record is copied once.
 
 from __future__ import annotations
 
-import contextlib
+import threading
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -22,6 +22,8 @@ _POLL_S: Final = 0.2
 _ABORTED: Final = 5
 #: How long the copier may take to copy what is left when the source gets no more records, s.
 _REST_S: Final = 4 * CLIENT_S
+#: An attempt that has done nothing for so long is given up, s. The next one fences it.
+_STUCK_S: Final = 0.75 * CLIENT_S
 
 
 class Copier(Writer):
@@ -32,20 +34,39 @@ class Copier(Writer):
         self._source = source
         self._transactions = 0
         self._copied = 0
+        self._stuck = 0
+        self._moved_at = 0.0
         #: Next offset that is copied, by partition, as far as a commit was acknowledged.
         self._next: dict[int, int] = {}
 
     def work(self) -> None:
         while not self.ended.is_set():
-            # The next one begins where the group committed.
-            with contextlib.suppress(KafkaException):
-                self._copy()
+            self._moved_at = time.monotonic()
+            attempt = threading.Thread(target=self._attempt, daemon=True, name=self.topic)
+            attempt.start()
+            while attempt.is_alive():
+                attempt.join(_POLL_S)
+                if time.monotonic() - self._moved_at > _STUCK_S:
+                    # A call of librdkafka does not return (librdkafka 5456). The next producer
+                    # fences this one, and its consumer leaves the group (max.poll.interval.ms).
+                    self._stuck += 1
+                    break
+
+    def _attempt(self) -> None:
+        try:
+            self._copy()
+        except KafkaException:
+            pass  # the next attempt begins where the group committed
+        except BaseException as error:
+            self.failed.append(f"{self.topic}: an attempt ended: {error!r}")
+            raise
 
     def _copy(self) -> None:
         producer = transactional_producer(self.bootstrap, self.topic)
         consumer = self._consumer()
         try:
             while not self.ended.is_set():
+                self._moved_at = time.monotonic()
                 messages = [one for one in consumer.consume(_AT_ONCE, _POLL_S) if not one.error()]
                 if messages:
                     self._transact(producer, consumer, messages)
@@ -128,4 +149,4 @@ class Copier(Writer):
         return found
 
     def counts(self) -> dict[str, int]:
-        return {"copied": self._copied}
+        return {"copied": self._copied, "copier_stuck": self._stuck}
