@@ -93,6 +93,17 @@ def queries() -> list[tuple[str, str]]:
     ]
 
 
+def titles_of(row: str) -> frozenset[str]:
+    """The titles of the dashboard's panels in a row."""
+    titles, current = set(), ""
+    for panel in dashboard()["panels"]:
+        if panel["type"] == "row":
+            current = panel["title"]
+        elif current == row:
+            titles.add(panel["title"])
+    return frozenset(titles)
+
+
 def filled(expression: str) -> str:
     """The expression that Grafana would send with all jobs and instances chosen."""
     values = {"$job": ".*", "$instance": ".*", "$__rate_interval": "10s"}

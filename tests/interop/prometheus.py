@@ -18,7 +18,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.interop.clients import missing
-from tests.operation_files import SCRAPING, matchers_in, metrics_in, queries
+from tests.operation_files import SCRAPING, matchers_in, metrics_in, queries, titles_of
 from tests.waiting import PATIENCE_S
 from tools.process import Process
 
@@ -50,6 +50,8 @@ WITHOUT_DATA: Final = frozenset(
     }
 )
 
+#: The same at a server that is no broker, or a broker without topics that hold data.
+OF_BROKERS: Final = titles_of("Topics of a broker")
 #: The same at a cluster without a broker or a partition.
 WITHOUT_PARTITIONS: Final = frozenset(
     {
@@ -160,7 +162,10 @@ def _has_data(expression: str, there: Mapping[str, list[Mapping[str, str]]]) -> 
     if not metrics_in(expression) <= there.keys():
         return False
     return all(
-        any(labels.get(one.label) == one.value for labels in there[one.metric])
+        any(
+            (labels.get(one.label, "") == one.value) is (one.operator == "=")
+            for labels in there[one.metric]
+        )
         for one in matchers_in(expression)
-        if one.operator == "="
+        if one.operator in ("=", "!=")
     )

@@ -114,7 +114,7 @@ def test_compacted_segments_are_those_of_kafka(codecs: tuple[int, ...], tmp_path
     for seed in range(3):
         load = Load(seed, codecs)
         one = led(tmp_path / str(seed) / "t-0")
-        one._settings = lambda: settings[0]
+        one.stored.settings = lambda: settings[0]
         first_dirty = 0
         # Again after what deletions wait for: tombstones and markers go.
         start_ms = load.clock
@@ -129,7 +129,7 @@ def test_compacted_segments_are_those_of_kafka(codecs: tuple[int, ...], tmp_path
             one.close()
             shutil.copytree(one.directory, copy)
             one = led(one.directory, epoch=number + 2)
-            one._settings = lambda: settings[0]
+            one.stored.settings = lambda: settings[0]
             made = planned(one, now_ms)
             assert made is not None and made.cleanable.first_dirty == first_dirty
             first_dirty = made.cleanable.end

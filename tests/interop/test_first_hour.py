@@ -15,7 +15,7 @@ import pytest
 
 from tests.documented import ROOT, Block, blocks
 from tests.interop.clients import need_clients
-from tests.interop.prometheus import WITHOUT_DATA, scraping
+from tests.interop.prometheus import OF_BROKERS, WITHOUT_DATA, scraping
 from tests.interop.test_package import built, environment
 from tests.interop.walkthrough import Walk
 from tools import java
@@ -114,7 +114,7 @@ def test_secured_quorum_of_three_by_the_letter(
     (tmp_path / "prometheus").mkdir()
     nodes = [management(walk, number) for number in range(3)]
     with scraping(tmp_path / "prometheus", *nodes) as prometheus:
-        assert prometheus.unanswered(*nodes) - WITHOUT_DATA == set()
+        assert prometheus.unanswered(*nodes) - WITHOUT_DATA - OF_BROKERS == set()
 
 
 def test_observed_kafka_with_sasl_ssl_by_the_letter(
@@ -139,7 +139,7 @@ def test_observed_kafka_with_sasl_ssl_by_the_letter(
         (tmp_path / "prometheus").mkdir()
         with scraping(tmp_path / "prometheus", management(walk)) as prometheus:
             empty = prometheus.unanswered(management(walk))
-            assert empty - WITHOUT_DATA - OF_CONTROLLERS == set()
+            assert empty - WITHOUT_DATA - OF_CONTROLLERS - OF_BROKERS == set()
 
 
 def test_readme_by_the_letter(kwire: Path, walks: list[Walk], tmp_path: Path) -> None:
