@@ -189,8 +189,16 @@ def ask(spark: SparkSession, question: str, **parameters: Any) -> DataFrame:
             f"{question} takes {', '.join(sorted(takes)) or 'no parameter'}, not"
             f" {', '.join(sorted(wrong))}"
         )
-    given = {name: parameters.get(name, DEFAULTS[name]) for name in takes}
-    return spark.sql(text, args=given)
+    for name in takes:
+        text = text.replace(f":{name}", _literal(parameters.get(name, DEFAULTS[name])))
+    return spark.sql(text)
+
+
+def _literal(value: Any) -> str:
+    """Return a time or a number in SQL: the parser of Delta's extension takes no parameters."""
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00:00'"
+    return f"{float(value)!r}D"
 
 
 def asked(spark: SparkSession, where: str, question: str, **parameters: Any) -> DataFrame:

@@ -24,9 +24,15 @@ def record_faults(
     """Yield what is wrong with the (offset, number) of the records of one producer in a partition;
     ``acknowledged`` has the number at each offset that was acknowledged.
     """
-    numbers = [int(value) for _, value in records]
-    if numbers != sorted(set(numbers)):
-        yield f"partition {partition}: a record is there twice, or out of order"
+    before = -1
+    for offset, value in records:
+        if int(value) <= before:
+            yield (
+                f"partition {partition}: record {value} at offset {offset} comes after record"
+                f" {before}: it is there twice, or out of order"
+            )
+            break
+        before = int(value)
     at = {offset: int(value) for offset, value in records}
     lost = [offset for offset, number in acknowledged.items() if at.get(offset) != number]
     if lost:

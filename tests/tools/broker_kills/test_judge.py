@@ -30,9 +30,12 @@ def test_acknowledged_record_that_is_missing_or_elsewhere_is_lost() -> None:
 
 
 def test_record_that_came_twice_or_too_early_is_a_fault() -> None:
-    fault = ["partition 0: a record is there twice, or out of order"]
-    assert list(record_faults(0, [*RIGHT, (3, "11")], {})) == fault
-    assert list(record_faults(0, [(0, "7"), (1, "3")], {})) == fault
+    for records, said in (
+        ([*RIGHT, (3, "11")], "record 11 at offset 3 comes after record 11"),
+        ([(0, "7"), (1, "3")], "record 3 at offset 1 comes after record 7"),
+    ):
+        fault = f"partition 0: {said}: it is there twice, or out of order"
+        assert list(record_faults(0, records, {})) == [fault]
 
 
 def test_transactions_that_are_whole_or_absent_have_no_fault() -> None:
