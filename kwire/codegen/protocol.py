@@ -145,6 +145,16 @@ def error_name(code: int) -> str:
         return ErrorCode(code).name
     except ValueError:
         return str(code)
+
+
+def known_error(code: int) -> ErrorCode:
+    """The error of a response; UNKNOWN_SERVER_ERROR for a code without a name here, as of newer
+    brokers (``Errors.forCode``).
+    """
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 '''
 
 

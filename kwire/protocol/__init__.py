@@ -22,7 +22,7 @@ from kwire.protocol.acl import (
 )
 from kwire.protocol.api_key import ApiKey
 from kwire.protocol.config import ConfigResourceType, ConfigSource, ConfigType
-from kwire.protocol.error_code import ErrorCode, error_name
+from kwire.protocol.error_code import ErrorCode, error_name, known_error
 from kwire.protocol.feature import Feature, FeatureLevel
 from kwire.protocol.features import FEATURES
 from kwire.protocol.group import GroupState, GroupType
@@ -63,5 +63,6 @@ __all__ = [
     "ScramMechanism",
     "SecurityProtocol",
     "error_name",
+    "known_error",
     "name_of",
 ]

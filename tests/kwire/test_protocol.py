@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from kwire.codegen.protocol import newest, protocol_files, stale
-from kwire.protocol import FEATURES, ApiKey, ErrorCode, GroupState, MetadataVersion, error_name
+from kwire.protocol import (
+    FEATURES,
+    ApiKey,
+    ErrorCode,
+    GroupState,
+    MetadataVersion,
+    error_name,
+    known_error,
+)
 from kwire.protocol import metadata_version as levels
 from kwire.registry import request_type
 
@@ -41,6 +49,14 @@ def test_error_name_of_an_unknown_code_is_its_number() -> None:
         "UNKNOWN_SERVER_ERROR",
         "SASL_AUTHENTICATION_FAILED",
         "30000",
+    ]
+
+
+def test_code_without_a_name_is_an_unknown_server_error() -> None:
+    assert [known_error(code) for code in (0, 58, 30_000)] == [
+        ErrorCode.NONE,
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
     ]
 
 

@@ -19,7 +19,7 @@ from kwire.messages.alter_partition_request import (
     PartitionData,
     TopicData,
 )
-from kwire.protocol import ErrorCode
+from kwire.protocol import error_name, known_error
 
 if TYPE_CHECKING:
     from gateway.broker.lifecycle import BrokerLifecycle
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gateway.sources.data_partition import DataPartition
     from kwire.messages.alter_partition_response import AlterPartitionResponse
     from kwire.messages.alter_partition_response import PartitionData as Answer
+    from kwire.protocol import ErrorCode
     from kwire.uuid import Uuid
 
 _VERSION: Final = 3
@@ -94,7 +95,7 @@ class AlterPartitionManager:
             self.failures += len(sent)
             self._reports.report(
                 "isr not changed",
-                error=ErrorCode(response.error_code).name,
+                error=error_name(response.error_code),
                 partitions=len(sent),
             )
             return False
@@ -111,9 +112,11 @@ class AlterPartitionManager:
         name, proposal = one.partition.directory.name, one.proposal
         outcome: Altered | ErrorCode
         if answer.error_code:
-            outcome = ErrorCode(answer.error_code)
+            outcome = known_error(answer.error_code)
             self.failures += 1
-            self._reports.report("isr not changed", partition=name, error=outcome.name)
+            self._reports.report(
+                "isr not changed", partition=name, error=error_name(answer.error_code)
+            )
         else:
             outcome = Altered(
                 answer.leader_epoch,

@@ -11,7 +11,7 @@ import trio
 from gateway.broker.lifecycle import BrokerLifecycle, BrokerState
 from gateway.ports.services import SourceStopped
 from kwire.messages.broker_registration_request import BrokerRegistrationRequest
-from kwire.protocol import ErrorCode
+from kwire.protocol import error_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +120,7 @@ class BrokerLifecycleManager:
             return _SOON_S
         self.lifecycle.on_registered(response)
         if response.error_code:
-            self._refused(ErrorCode(response.error_code).name)
+            self._refused(error_name(response.error_code))
             return _REFUSED_S
         self._reports.report("broker registered", broker_epoch=self.lifecycle.epoch)
         return 0.0

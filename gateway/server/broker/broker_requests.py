@@ -4,8 +4,8 @@ broker goes into its next request (``InterBrokerSendThread``).
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import trio
@@ -13,12 +13,23 @@ import trio
 from gateway.server.node_client.errors import ConnectionClosed, UpstreamError
 
 if TYPE_CHECKING:
+    from gateway.broker.transactions.transaction import TopicPartition
     from kwire.message import Message
 
 #: After a failure, before the next request to the same broker, s.
 _BACKOFF_S: Final = 0.1
 
 T = TypeVar("T")
+
+
+class OfPartitions(Protocol):
+    """An entry that is about several partitions."""
+
+    @property
+    def partitions(self) -> Collection[TopicPartition]: ...
+
+
+E = TypeVar("E", bound=OfPartitions)
 
 
 class RequestKind(Protocol[T]):
@@ -100,12 +111,35 @@ class BrokerRequests(Generic[T]):
 
     async def _ask(self, connection: Connection, request: Message) -> Any:
         """Return the response, or None."""
-        for is_last in (False, True):
+        versions = self._kind.versions
+        try:
             try:
-                return await connection.call(request, self._kind.versions)
+                return await connection.call(request, versions)
             except ConnectionClosed:
-                if is_last:
-                    return None
-            except UpstreamError:
-                return None
-        return None
+                return await connection.call(request, versions)
+        except UpstreamError:
+            return None
+
+
+def take_each_once(waiting: deque[E], key: Callable[[E], Hashable], partitions_max: int) -> list[E]:
+    """Take entries in their order, one of each ``key``: the response tells them apart by it. They
+    have ``partitions_max`` partitions together, unless the first alone has more.
+    """
+    taken: list[E] = []
+    keys: set[Hashable] = set()
+    size = 0
+    while waiting and key(waiting[0]) not in keys:
+        size += len(waiting[0].partitions)
+        if taken and size > partitions_max:
+            break
+        taken.append(waiting.popleft())
+        keys.add(key(taken[-1]))
+    return taken
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of partitions, by their topic, in order."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for where in sorted(partitions):
+        found[where.topic].append(where.partition)
+    return found

@@ -14,7 +14,7 @@ import trio
 
 from gateway.broker.internal_topic import creation_request, partition_for
 from gateway.server.broker.coordinator_partition import CoordinatorPartition
-from kwire.protocol import ErrorCode
+from kwire.protocol import ErrorCode, error_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,7 +170,7 @@ class InternalTopic:
                 ErrorCode.NONE,
                 ErrorCode.TOPIC_ALREADY_EXISTS,
             ):
-                error = f"{name}: {ErrorCode(result.error_code).name}: {result.error_message}"
+                error = f"{name}: {error_name(result.error_code)}: {result.error_message}"
                 self._reports.report("internal topic not created", error=error)
             # Clients that ask meanwhile want the same topic; after a failure they ask again.
             if result is None or result.error_code:

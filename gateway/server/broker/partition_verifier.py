@@ -4,18 +4,19 @@ their producers write to on this one (KIP-890). Follows Kafka's ``AddPartitionsT
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gateway.broker.transactions.transaction import TopicPartition
+from gateway.server.broker.broker_requests import by_topic, take_each_once
 from kwire.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from kwire.protocol import ErrorCode
+from kwire.protocol import ErrorCode, known_error
 
 if TYPE_CHECKING:
     from gateway.broker.transactions.transaction import Producer
@@ -45,16 +46,7 @@ class VerificationRequests:
 
     def take(self, waiting: deque[Question]) -> list[Question]:
         """Take one question a transactional id: the response tells them apart by it."""
-        taken: list[Question] = []
-        names: set[str] = set()
-        size = 0
-        while waiting and waiting[0].transactional_id not in names:
-            size += len(waiting[0].partitions)
-            if taken and size > _PARTITIONS_MAX:
-                break
-            taken.append(waiting.popleft())
-            names.add(taken[-1].transactional_id)
-        return taken
+        return take_each_once(waiting, lambda one: one.transactional_id, _PARTITIONS_MAX)
 
     def request(self, entries: Sequence[Question]) -> AddPartitionsToTxnRequest:
         return AddPartitionsToTxnRequest(
@@ -84,7 +76,7 @@ class VerificationRequests:
         results = {} if response is None else _results(response)
         for one in entries:
             found = results.get(one.transactional_id, {})
-            missing = ErrorCode(fault or ErrorCode.UNKNOWN_SERVER_ERROR)
+            missing = known_error(fault or ErrorCode.UNKNOWN_SERVER_ERROR)
             errors: dict[tuple[str, int], ErrorCode] = {
                 where: found.get(where, missing) for where in one.partitions
             }
@@ -96,25 +88,9 @@ def _results(
 ) -> dict[str, dict[TopicPartition, ErrorCode]]:
     return {
         one.transactional_id: {
-            TopicPartition(topic.name, of.partition_index): _error(of.partition_error_code)
+            TopicPartition(topic.name, of.partition_index): known_error(of.partition_error_code)
             for topic in one.topic_results
             for of in topic.results_by_partition
         }
         for one in response.results_by_transaction
     }
-
-
-def _error(code: int) -> ErrorCode:
-    """Return the error of a response; one that this release does not know is the server's."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the numbers of partitions, by their topic, in order."""
-    found: dict[str, list[int]] = defaultdict(list)
-    for where in sorted(partitions):
-        found[where.topic].append(where.partition)
-    return found

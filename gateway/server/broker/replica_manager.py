@@ -99,7 +99,7 @@ class ReplicaManager:
         self._disk_notices = DiskNotices(self._report_disk, trio.current_time)
         self._partitions: dict[Uuid, dict[int, DataPartition]] = {}
         self._ids: dict[str, Uuid] = {}  # of the topics in ``_partitions``
-        #: What was appended: to all topics, those that are deleted among them, and to each.
+        #: Counts of all topics, the deleted ones among them, and of each (``BrokerTopicStats``).
         self.appended = AppendCounts()
         self.appended_by_topic: dict[str, AppendCounts] = {}
         self._settings: dict[str, TopicSettings] = {}  # of the current image

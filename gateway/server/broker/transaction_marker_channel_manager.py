@@ -13,13 +13,13 @@ import trio
 
 from gateway.broker.transactions.transaction import TopicPartition
 from gateway.ports.replicas import Appended
-from gateway.server.broker.partition_verifier import by_topic
+from gateway.server.broker.broker_requests import by_topic, take_each_once
 from kwire.messages.write_txn_markers_request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from kwire.protocol import ErrorCode
+from kwire.protocol import ErrorCode, known_error
 from kwire.protocol.topic import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -54,16 +54,7 @@ class MarkerRequests:
 
     def take(self, waiting: deque[RemoteMarkers]) -> list[RemoteMarkers]:
         """Take one marker a producer: the response tells them apart by it."""
-        taken: list[RemoteMarkers] = []
-        producers: set[int] = set()
-        size = 0
-        while waiting and waiting[0].effect.producer_id not in producers:
-            size += len(waiting[0].partitions)
-            if taken and size > _PARTITIONS_MAX:
-                break
-            taken.append(waiting.popleft())
-            producers.add(taken[-1].effect.producer_id)
-        return taken
+        return take_each_once(waiting, lambda one: one.effect.producer_id, _PARTITIONS_MAX)
 
     def request(self, entries: Sequence[RemoteMarkers]) -> WriteTxnMarkersRequest:
         return WriteTxnMarkersRequest(
@@ -112,10 +103,7 @@ def _error(code: int) -> ErrorCode:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         # It may not have heard of the topic yet. Whether it is deleted is in this broker's image.
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return known_error(code)
 
 
 class TransactionMarkerChannelManager:

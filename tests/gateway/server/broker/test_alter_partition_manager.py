@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -19,6 +20,9 @@ from kwire.protocol import ErrorCode
 from tests.gateway.server.harness import run
 from tests.gateway.sources.data_partitions import TOPIC_ID, broker, partition, record, settle
 from tests.waiting import until_async
+
+#: A code of a newer controller.
+_UNKNOWN = 31_000
 
 
 class Controllers:
@@ -35,10 +39,10 @@ class Controllers:
         self.asked.append(request)
         self._pending.append(pending)
 
-    def refuse(self, error: ErrorCode) -> None:
+    def refuse(self, error: int) -> None:
         self._pending.pop(0).complete(AlterPartitionResponse(error_code=error))
 
-    def agree(self, error: ErrorCode = ErrorCode.NONE) -> None:
+    def agree(self, error: int = ErrorCode.NONE) -> None:
         (topic,) = self.asked[-1].topics
         answers = [
             PartitionData(
@@ -112,14 +116,15 @@ def test_next_follower_joins_when_the_one_before_has(tmp_path: Path) -> None:
     run(main)
 
 
-def test_request_that_failed_as_a_whole_is_made_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, _UNKNOWN])
+def test_request_that_failed_as_a_whole_is_made_again(tmp_path: Path, error: int) -> None:
     async def main() -> None:
         stage = Stage(tmp_path)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stage.manager.run)
             stage.join(2)
             await _settled()
-            stage.controllers.refuse(ErrorCode.STALE_BROKER_EPOCH)
+            stage.controllers.refuse(error)
             await until_async(lambda: len(stage.controllers.asked) == 2)
             stage.controllers.agree()
             await _settled()
@@ -156,6 +161,23 @@ def test_outcome_that_is_not_known_is_asked_for_no_more(tmp_path: Path) -> None:
             stage.controllers.agree(ErrorCode.INVALID_UPDATE_VERSION)
             await _settled()
             assert len(stage.controllers.asked) == 1
+            assert stage.log.leader is not None and stage.log.leader.state.maximal == {1, 2}
+            assert stage.reports.events == ["isr not changed"]
+            nursery.cancel_scope.cancel()
+
+    run(main)
+
+
+def test_error_of_a_partition_without_a_name_is_asked_about_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        stage = Stage(tmp_path)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stage.manager.run)
+            stage.join(2)
+            await _settled()
+            stage.controllers.agree(_UNKNOWN)
+            await _settled()
+            assert len(stage.controllers.asked) == 2
             assert stage.log.leader is not None and stage.log.leader.state.maximal == {1, 2}
             assert stage.reports.events == ["isr not changed"]
             nursery.cancel_scope.cancel()

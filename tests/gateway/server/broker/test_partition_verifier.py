@@ -80,6 +80,7 @@ def test_each_question_hears_the_errors_of_its_partitions() -> None:
     [
         (None, ErrorCode.NETWORK_EXCEPTION),
         (AddPartitionsToTxnResponse(), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (AddPartitionsToTxnResponse(error_code=31_000), ErrorCode.UNKNOWN_SERVER_ERROR),
         (
             AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
             ErrorCode.INVALID_TXN_STATE,
