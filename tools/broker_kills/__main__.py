@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -60,7 +61,7 @@ def main(rounds: int, seed: int, pause: float) -> None:
         try:
             server.start()
             server.create(_TOPICS)
-            writers = _writers(server.bootstrap, pause)
+            writers = _writers(server, pause)
             for writer in writers:
                 writer.start()
             starts = _kill(server, rounds, choose)
@@ -80,9 +81,10 @@ def main(rounds: int, seed: int, pause: float) -> None:
     sys.exit(bool(violations))
 
 
-def _writers(bootstrap: str, pause_s: float) -> Sequence[Writer]:
+def _writers(server: Server, pause_s: float) -> Sequence[Writer]:
+    bootstrap, directory = server.bootstrap, partial(server.log_directory, "idempotent")
     return (
-        Idempotent(bootstrap, "idempotent", pause_s),
+        Idempotent(bootstrap, "idempotent", pause_s, directory),
         Transactional(bootstrap, "transactional"),
         Keyed(bootstrap, "compacted", pause_s),
         Expiring(bootstrap, "expiring", pause_s, _RETENTION_BYTES),

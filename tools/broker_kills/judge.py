@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
@@ -18,25 +19,60 @@ class Kept(NamedTuple):
     value: str | None
 
 
+class Session(NamedTuple):
+    """Names a producer as brokers do; its sequence numbers begin anew in each epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+class Numbered(NamedTuple):
+    """A record of a producer that numbers its records, and the session that it was sent in."""
+
+    offset: int
+    number: int
+    session: Session
+
+
 def record_faults(
-    partition: int, records: Sequence[tuple[int, str]], acknowledged: Mapping[int, int]
+    partition: int, records: Sequence[Numbered], acknowledged: Mapping[int, int]
 ) -> Iterator[str]:
-    """Yield what is wrong with the (offset, number) of the records of one producer in a partition;
-    ``acknowledged`` has the number at each offset that was acknowledged.
+    """Yield what is wrong with the records of one producer in a partition; ``acknowledged`` has the
+    number at each offset that was acknowledged.
+
+    Within a session every record is there once, in order. A record may come again in a later
+    session if its first time was not acknowledged: librdkafka begins an epoch when a broker refuses
+    a batch behind one that failed, and sends what is not acknowledged again, of all partitions,
+    though it may be in the log (https://github.com/confluentinc/librdkafka/issues/4953). No broker
+    can know it then.
     """
-    before = -1
-    for offset, value in records:
-        if int(value) <= before:
-            yield (
-                f"partition {partition}: record {value} at offset {offset} comes after record"
-                f" {before}: it is there twice, or out of order"
-            )
-            break
-        before = int(value)
-    at = {offset: int(value) for offset, value in records}
+    for fault in itertools.islice(_order_faults(records, acknowledged), 1):
+        yield f"partition {partition}: {fault}"
+    at = {one.offset: one.number for one in records}
     lost = [offset for offset, number in acknowledged.items() if at.get(offset) != number]
     if lost:
         yield f"partition {partition}: lost at {lost[:5]}"
+
+
+def _order_faults(records: Sequence[Numbered], acknowledged: Mapping[int, int]) -> Iterator[str]:
+    newest: dict[int, Numbered] = {}  # by number
+    epochs: dict[int, int] = {}  # the newest one of each producer id
+    highest, before = -1, None
+    for one in records:
+        number, (producer_id, epoch) = one.number, one.session
+        known = newest.get(number)
+        where = f"record {number} at offset {one.offset} of {one.session}"
+        if before is None or one.session != before.session:
+            if epoch <= epochs.get(producer_id, -1):
+                yield f"{where} comes after epoch {epochs[producer_id]}"
+        elif number <= before.number:
+            yield f"{where} comes after record {before.number}: it is there twice, or out of order"
+        if known is None and number < highest:
+            yield f"{where} comes after record {highest}: it is out of order"
+        if known is not None and acknowledged.get(known.offset) == number:
+            yield f"{where} was acknowledged at offset {known.offset}: it is there twice"
+        newest[number], before, epochs[producer_id] = one, one, epoch
+        highest = max(highest, number)
 
 
 def transaction_faults(

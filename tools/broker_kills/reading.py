@@ -1,13 +1,17 @@
-"""Reads what is left of a topic."""
+"""Reads what is left of a topic, by a consumer and from the files of a broker."""
 
 from __future__ import annotations
 
+import bisect
 from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tools.broker_kills.judge import Kept
+from kwire.records import iter_batches
+from tools.broker_kills.judge import Kept, Numbered, Session
 
 PARTITIONS: Final = 4
 #: How long a client waits for an answer, s.
@@ -37,6 +41,21 @@ def records(bootstrap: str, topic: str) -> dict[int, list[Kept]]:
             assert offset is not None
             found[partition].append(Kept(offset, _text(message.key()), _text(message.value())))
     consumer.close()
+    return found
+
+
+def numbered(kept: Sequence[Kept], directory: Path) -> list[Numbered]:
+    """Return the records of a producer that numbers them, ``directory`` has the log that they are
+    in: consumers are not told who sent a record. Raises DecodeError.
+    """
+    files = sorted(directory.glob("*.log"))
+    batches = [batch for file in files for batch in iter_batches(file.read_bytes())]
+    bases = [batch.base_offset for batch in batches]
+    found: list[Numbered] = []
+    for one in kept:
+        batch = batches[bisect.bisect_right(bases, one.offset) - 1]
+        session = Session(batch.producer_id, batch.producer_epoch)
+        found.append(Numbered(one.offset, int(one.value or ""), session))
     return found
 
 

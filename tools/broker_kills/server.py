@@ -32,6 +32,7 @@ class Server:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._data = directory / "data"
         self._starts = 0
         self._ports = lasting_ports(2)
         self._running: Gateway | None = None
@@ -39,6 +40,10 @@ class Server:
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self._ports[0]}"
+
+    def log_directory(self, topic: str, partition: int) -> Path:
+        """Return where the log of a partition is."""
+        return self._data / f"{topic}-{partition}"
 
     def start(self) -> None:
         process = self._launch()
@@ -56,9 +61,8 @@ class Server:
         scratch.mkdir()
         controller = f"CONTROLLER://127.0.0.1:{self._ports[1]}"
         listeners = f"PLAINTEXT://{self.bootstrap},{controller}"
-        data = str(self._directory / "data")
         interval = ["--log-retention-check-interval-ms", str(_RETENTION_MS)]
-        return launch(scratch, "--data-dir", data, "--listeners", listeners, *interval)
+        return launch(scratch, "--data-dir", str(self._data), "--listeners", listeners, *interval)
 
     def create(self, topics: Mapping[str, Mapping[str, str]]) -> None:
         """Create topics, by name with their configs."""

@@ -12,6 +12,7 @@ import time
 import traceback
 from abc import abstractmethod
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from tools.broker_kills.judge import (
     record_faults,
     transaction_faults,
 )
-from tools.broker_kills.reading import CLIENT_S, PARTITIONS, records
+from tools.broker_kills.reading import CLIENT_S, PARTITIONS, numbered, records
 
 #: Each third transaction is aborted by its producer.
 _ABORTED: Final = 3
@@ -90,9 +91,13 @@ class Writer(threading.Thread):
 class Idempotent(Writer):
     """Numbers its records, and remembers what was acknowledged at which offset."""
 
-    def __init__(self, bootstrap: str, topic: str, pause_s: float) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, pause_s: float, directory: Callable[[int], Path]
+    ) -> None:
+        """``directory`` returns the one that holds the log of a partition, at the end."""
         super().__init__(bootstrap, topic)
         self._pause_s = pause_s
+        self._directory = directory
         self._acknowledged: dict[int, dict[int, int]] = defaultdict(dict)
 
     def work(self) -> None:
@@ -120,8 +125,8 @@ class Idempotent(Writer):
         found = list(self.failed)
         kept = records(self.bootstrap, self.topic)
         for partition in range(PARTITIONS):
-            numbers = [(one.offset, one.value or "") for one in kept[partition]]
-            found += record_faults(partition, numbers, self._acknowledged[partition])
+            sent = numbered(kept[partition], self._directory(partition))
+            found += record_faults(partition, sent, self._acknowledged[partition])
         return found
 
     def counts(self) -> dict[str, int]:

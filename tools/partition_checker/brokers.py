@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -118,6 +119,11 @@ class Brokers:
             else:
                 found[-1] += f"\n{line}"
         return [error for error in found if not _REFUSED.search(error)]
+
+    def log_directory(self, topic: str, partition: int) -> Path:
+        """Return where a replica has the log of a partition."""
+        directories = [node.log_dir / f"{topic}-{partition}" for node in self.nodes]
+        return next(one for one in directories if one.exists())
 
     def log_of(self, node: Node, topic: str, partition: int) -> list[LoggedBatch]:
         """Return the batches in a broker's files of a partition."""

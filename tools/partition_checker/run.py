@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from tools.broker_kills.copier import Copier
@@ -37,7 +38,7 @@ def check(
     ``errors``, and ``violations``.
     """
     running.create(_TOPICS, PARTITIONS)
-    writers = _writers(running.bootstrap, pause_s)
+    writers = _writers(running, pause_s)
     readers = [Reader(running.bootstrap, *one) for one in _ISOLATION.items()]
     for thread in (*writers, *readers):
         thread.start()
@@ -49,9 +50,10 @@ def check(
     return {"faults": harms, **counts, **found}
 
 
-def _writers(bootstrap: str, pause_s: float) -> Sequence[Writer]:
+def _writers(running: Brokers, pause_s: float) -> Sequence[Writer]:
+    bootstrap, directory = running.bootstrap, partial(running.log_directory, "idempotent")
     return (
-        Idempotent(bootstrap, "idempotent", pause_s),
+        Idempotent(bootstrap, "idempotent", pause_s, directory),
         Transactional(bootstrap, "transactional"),
         Copier(bootstrap, "copies", "transactional"),
     )
@@ -86,12 +88,12 @@ def _judge(running: Brokers, writers: Sequence[Writer], readers: Sequence[Reader
     time.sleep(TRANSACTION_S + 2)
     copier.end()
     time.sleep(_REST_S)
+    running.wait_in_sync(_TOPICS)
     violations = [fault for writer in writers for fault in writer.violations()]
     for reader in readers:
         reader.end()
         final = read_to_end(running.bootstrap, reader.topic, PARTITIONS, CLIENT_S)
         violations += faults_of(reader, final)
-    running.wait_in_sync(_TOPICS)
     for topic in _TOPICS:
         for partition in range(PARTITIONS):
             logs = {one.node_id: running.log_of(one, topic, partition) for one in running.nodes}

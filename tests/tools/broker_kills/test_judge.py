@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tools.broker_kills.judge import (
     IN_TRANSACTION,
     Kept,
+    Numbered,
+    Session,
     compaction_faults,
     copy_faults,
     record_faults,
@@ -12,7 +16,8 @@ from tools.broker_kills.judge import (
     transaction_faults,
 )
 
-RIGHT = [(0, "3"), (1, "7"), (2, "11")]
+_FIRST, _NEXT = Session(7, 0), Session(7, 1)
+RIGHT = [Numbered(0, 3, _FIRST), Numbered(1, 7, _FIRST), Numbered(2, 11, _FIRST)]
 
 
 def whole(*numbers: int) -> list[str]:
@@ -29,13 +34,40 @@ def test_acknowledged_record_that_is_missing_or_elsewhere_is_lost() -> None:
     assert list(record_faults(1, [], {0: 1})) == ["partition 1: lost at [0]"]
 
 
-def test_record_that_came_twice_or_too_early_is_a_fault() -> None:
-    for records, said in (
-        ([*RIGHT, (3, "11")], "record 11 at offset 3 comes after record 11"),
-        ([(0, "7"), (1, "3")], "record 3 at offset 1 comes after record 7"),
-    ):
-        fault = f"partition 0: {said}: it is there twice, or out of order"
-        assert list(record_faults(0, records, {})) == [fault]
+@pytest.mark.parametrize(
+    ("records", "says"),
+    [
+        ([*RIGHT, Numbered(3, 11, _FIRST)], "record 11 at offset 3"),
+        ([Numbered(0, 7, _FIRST), Numbered(1, 3, _FIRST)], "record 3 at offset 1"),
+    ],
+)
+def test_record_that_came_twice_or_too_early_in_a_session_is_a_fault(
+    records: list[Numbered], says: str
+) -> None:
+    [fault] = record_faults(0, records, {})
+    assert fault.startswith(f"partition 0: {says}") and "it is there twice, or out of" in fault
+
+
+def test_record_that_was_not_acknowledged_may_come_again_in_the_next_epoch() -> None:
+    again = [*RIGHT, Numbered(3, 7, _NEXT), Numbered(4, 11, _NEXT), Numbered(5, 15, _NEXT)]
+    assert list(record_faults(0, again, {0: 3, 3: 7, 4: 11, 5: 15})) == []
+
+
+@pytest.mark.parametrize("session", [_NEXT, Session(8, 0)])
+def test_acknowledged_record_that_comes_again_is_a_fault(session: Session) -> None:
+    [fault] = record_faults(0, [*RIGHT, Numbered(3, 11, session)], {2: 11})
+    assert "was acknowledged at offset 2: it is there twice" in fault
+
+
+def test_record_that_is_first_there_behind_a_later_one_is_a_fault() -> None:
+    [fault] = record_faults(0, [RIGHT[0], RIGHT[2], Numbered(3, 7, _NEXT)], {})
+    assert "record 7 at offset 3" in fault and "comes after record 11" in fault
+
+
+def test_epoch_that_comes_after_a_newer_one_is_a_fault() -> None:
+    records = [RIGHT[0], Numbered(1, 7, _NEXT), Numbered(2, 11, _FIRST)]
+    [fault] = record_faults(0, records, {})
+    assert "record 11 at offset 2" in fault and "comes after epoch 1" in fault
 
 
 def test_transactions_that_are_whole_or_absent_have_no_fault() -> None:
