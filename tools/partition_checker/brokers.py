@@ -45,10 +45,12 @@ _COMBINED = {
 }
 #: Node and time; the lines below it have no time.
 _FIRST_LINE = re.compile(r"\d+: \d\d:\d\d:")
-#: A leader logs this about a batch that it does not take, and its producer hears of it.
+#: A leader logs this about a batch that it does not take, and its producer hears of it; or about a
+#: marker of a coordinator that was paused, and replaced meanwhile.
 _REFUSED = re.compile(
     r"Error processing append operation.*\n"
-    r".*errors\.(NotEnoughReplicas|OutOfOrderSequence|InvalidProducerEpoch)\w*Exception"
+    r".*errors\.(NotEnoughReplicas|OutOfOrderSequence|InvalidProducerEpoch"
+    r"|TransactionCoordinatorFenced)\w*Exception"
 )
 
 
