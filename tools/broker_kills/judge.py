@@ -35,10 +35,14 @@ class Numbered(NamedTuple):
 
 
 def record_faults(
-    partition: int, records: Sequence[Numbered], acknowledged: Mapping[int, int]
+    partition: int,
+    records: Sequence[Numbered],
+    acknowledged: Mapping[int, int],
+    elsewhere: Set[int] = frozenset(),
 ) -> Iterator[str]:
     """Yield what is wrong with the records of one producer in a partition; ``acknowledged`` has the
-    number at each offset that was acknowledged.
+    number at each offset that was acknowledged, ``elsewhere`` those that were without an offset:
+    librdkafka infers it from the answer to a later batch.
 
     Within a session every record is there once, in order. A record may come again in a later
     session if its first time was not acknowledged: librdkafka begins an epoch when a broker refuses
@@ -52,6 +56,9 @@ def record_faults(
     lost = [offset for offset, number in acknowledged.items() if at.get(offset) != number]
     if lost:
         yield f"partition {partition}: lost at {lost[:5]}"
+    missing = sorted(elsewhere - set(at.values()))
+    if missing:
+        yield f"partition {partition}: lost are the records {missing[:5]}"
 
 
 def _order_faults(records: Sequence[Numbered], acknowledged: Mapping[int, int]) -> Iterator[str]:

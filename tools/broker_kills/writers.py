@@ -99,6 +99,7 @@ class Idempotent(Writer):
         self._pause_s = pause_s
         self._directory = directory
         self._acknowledged: dict[int, dict[int, int]] = defaultdict(dict)
+        self._elsewhere: dict[int, set[int]] = defaultdict(set)  # acknowledged without an offset
 
     def work(self) -> None:
         producer, number = idempotent_producer(self.bootstrap), 0
@@ -118,6 +119,8 @@ class Idempotent(Writer):
     def _on(self, error: Any, message: Any) -> None:
         if error is not None:
             self.failed.append(f"{self.topic}: a record was refused: {error}")
+        elif message.offset() is None:
+            self._elsewhere[message.partition()].add(int(message.value()))
         else:
             self._acknowledged[message.partition()][message.offset()] = int(message.value())
 
@@ -126,11 +129,14 @@ class Idempotent(Writer):
         kept = records(self.bootstrap, self.topic)
         for partition in range(PARTITIONS):
             sent = numbered(kept[partition], self._directory(partition))
-            found += record_faults(partition, sent, self._acknowledged[partition])
+            found += record_faults(
+                partition, sent, self._acknowledged[partition], self._elsewhere[partition]
+            )
         return found
 
     def counts(self) -> dict[str, int]:
-        return {"acknowledged": sum(map(len, self._acknowledged.values()))}
+        acknowledged = [*self._acknowledged.values(), *self._elsewhere.values()]
+        return {"acknowledged": sum(map(len, acknowledged))}
 
 
 class Transactional(Writer):

@@ -52,6 +52,12 @@ _REFUSED = re.compile(
     r".*errors\.(NotEnoughReplicas|OutOfOrderSequence|InvalidProducerEpoch"
     r"|TransactionCoordinatorFenced)\w*Exception"
 )
+#: Of nodes of Kafka on a slow machine: the controller forgets heartbeats, and a broker is asked to
+#: lead a partition of groups and not to, before it has read it.
+_SLOW = re.compile(
+    r"controller event queue overloaded\. Timed out heartbeat"
+    r"|Failed to load metadata from .* no longer the leader"
+)
 
 
 @dataclass
@@ -109,7 +115,9 @@ class Brokers:
                 ]
 
     def errors(self) -> list[str]:
-        """Return what nodes of Kafka logged as errors, but for refusals that clients are told."""
+        """Return what nodes of Kafka logged as errors, but for refusals that clients are told, and
+        what Kafka alone logs on a slow machine.
+        """
         clusters = {id(one): one for one in (self.controllers, *self.clusters)}.values()
         lines = logged_errors(
             node for one in clusters if not isinstance(one, OwnCluster) for node in one.nodes
@@ -120,7 +128,7 @@ class Brokers:
                 found.append(line)
             else:
                 found[-1] += f"\n{line}"
-        return [error for error in found if not _REFUSED.search(error)]
+        return [error for error in found if not (_REFUSED.search(error) or _SLOW.search(error))]
 
     def log_directory(self, topic: str, partition: int) -> Path:
         """Return where a replica has the log of a partition."""

@@ -34,6 +34,11 @@ def test_acknowledged_record_that_is_missing_or_elsewhere_is_lost() -> None:
     assert list(record_faults(1, [], {0: 1})) == ["partition 1: lost at [0]"]
 
 
+def test_record_that_was_acknowledged_without_an_offset_has_to_be_there() -> None:
+    assert list(record_faults(1, RIGHT, {}, {3, 11})) == []
+    assert list(record_faults(1, RIGHT, {}, {3, 15})) == ["partition 1: lost are the records [15]"]
+
+
 @pytest.mark.parametrize(
     ("records", "says"),
     [
