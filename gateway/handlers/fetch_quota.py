@@ -4,6 +4,7 @@ a client that is throttled (``KafkaApis.handleFetchRequest``).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gateway.handlers.fetch_sessions import INVALID_SESSION_ID
@@ -11,7 +12,7 @@ from gateway.ports.services import FileRecords
 from kwire.messages.fetch_response import FetchResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from gateway.handlers.context import Context
     from gateway.handlers.fetch_sessions import FetchSession
@@ -31,12 +32,34 @@ def bytes_max(most: int, context: Context) -> int:
     return int(min(most, quota.fetch_bytes_max()))
 
 
-def is_within_quota(response: FetchResponse, context: Context) -> bool:
-    """Count the response; False if the client is throttled, and nothing of it is counted."""
+def counted_size(response: FetchResponse, context: Context) -> int:
+    """Return the bytes of a response; 0 if these count in no quota."""
+    return size_of(response, context) if _counts_bytes(context) else 0
+
+
+def counted_size_in_thread(
+    response: FetchResponse, context: Context
+) -> Generator[Callable[[], int], int, int]:
+    """Return the same for a long response, which is encoded in a thread."""
+    return (yield partial(size_of, response, context)) if _counts_bytes(context) else 0
+
+
+def _counts_bytes(context: Context) -> bool:
     quota = context.quota
-    if quota is None or quota.is_exempt:
-        return True
-    return quota.fetched(_SIZE + sum(map(len, response.encode_parts(context.version))))
+    return quota is not None and not quota.is_exempt and quota.counts_fetched
+
+
+def size_of(response: FetchResponse, context: Context) -> int:
+    """Return the bytes of a response, for which it is encoded."""
+    return _SIZE + sum(map(len, response.encode_parts(context.version)))
+
+
+def is_within_quota(size: int, context: Context) -> bool:
+    """Count a response of :func:`counted_size`; False if the client is throttled, and nothing of
+    it is counted.
+    """
+    quota = context.quota
+    return quota is None or quota.is_exempt or quota.fetched(size)
 
 
 def throttled(response: FetchResponse, session: FetchSession | None) -> FetchResponse:

@@ -63,9 +63,15 @@ class RequestQuota:
         """The bytes that a response may have without being throttled: infinity without a quota."""
         return self._quotas.fetch.most_at_once(self._user, self._client_id)
 
+    @property
+    def counts_fetched(self) -> bool:
+        """Whether the client has a quota of the bytes of responses to Fetch."""
+        return self._quotas.fetch.limits.find(self._user, self._client_id) is not None
+
     def fetched(self, size: int) -> bool:
-        """Count a response of ``size`` bytes; False if the client is throttled: nothing of it is
-        counted, and the response is to be empty (``handleFetchRequest``).
+        """Count a response of ``size`` bytes, which says nothing without :attr:`counts_fetched`;
+        False if the client is throttled: nothing of it is counted, and the response is to be empty
+        (``handleFetchRequest``).
         """
         now_ms, fetch = self._quotas.now_ms(), self._quotas.fetch
         by_time = self._count_time(now_ms)

@@ -111,9 +111,9 @@ class Fetcher:
         return self._partitions.get((topic_id, index))
 
     @property
-    def max_lag(self) -> int:
-        """The largest ``lag`` of the partitions, 0 without any (``MaxLag``)."""
-        return max((one.lag for one in self._partitions.values()), default=0)
+    def partitions(self) -> list[Followed]:
+        """All partitions that are followed."""
+        return list(self._partitions.values())
 
     def is_current(self, one: Followed) -> bool:
         """Whether a partition is still followed, in the epoch of ``one``."""

@@ -405,7 +405,8 @@ class _Fetch:
         topic = None
         for one in wanted:
             topic = self._add(one, topic, response)
-        if not fetch_quota.is_within_quota(response, self._context):
+        size = fetch_quota.counted_size(response, self._context)
+        if not fetch_quota.is_within_quota(size, self._context):
             if session is not None:
                 for one in wanted:
                     session.again(one)
@@ -435,7 +436,8 @@ class _Fetch:
             for one in wanted:
                 topic = self._add(one, topic, response)
                 yield None
-            if not fetch_quota.is_within_quota(response, self._context):
+            size = yield from fetch_quota.counted_size_in_thread(response, self._context)
+            if not fetch_quota.is_within_quota(size, self._context):
                 if session is not None:
                     for one in wanted:
                         session.again(one)

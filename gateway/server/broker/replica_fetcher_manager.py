@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
+from gateway.base.slices import pieces
 from gateway.server.broker.broker_connection import broker_address
 from gateway.server.broker.replica_fetcher import FetcherContext, ReplicaFetcher, Source
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from gateway.sources.data_partition import DataPartition
     from kwire.cluster import Image
     from kwire.messages.partition_record import PartitionRecord
+
+#: Partitions whose lag is looked at between other tasks.
+_SLICE: Final = 1000
 
 
 class _Assignment(NamedTuple):
@@ -39,11 +43,18 @@ class ReplicaFetcherManager:
         self._assigned: dict[DataPartition, _Assignment] = {}
         self._new: list[ReplicaFetcher] = []
         self._wake = trio.Event()
+        #: The largest lag of a partition that is fetched, records, at the last look; 0 without any
+        #: (``MaxLag``).
+        self.max_lag = 0
 
-    @property
-    def max_lag(self) -> int:
-        """The largest lag of a partition that is fetched, records; 0 without any."""
-        return max((one.core.max_lag for one in self._fetchers.values()), default=0)
+    async def look_at_lag(self) -> None:
+        """Find out ``max_lag``."""
+        lag = 0
+        for fetcher in tuple(self._fetchers.values()):
+            for some in pieces(fetcher.core.partitions, _SLICE):
+                lag = max(lag, *(one.lag for one in some))
+                await trio.lowlevel.checkpoint()
+        self.max_lag = lag
 
     def on_image(self, image: Image) -> None:
         """Take the addresses of brokers from ``image`` from now on."""

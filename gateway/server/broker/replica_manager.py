@@ -98,6 +98,8 @@ class ReplicaManager:
         self._backlog = AppendBacklog(queued_max_bytes)
         self._disk_notices = DiskNotices(self._report_disk, trio.current_time)
         self._partitions: dict[Uuid, dict[int, DataPartition]] = {}
+        #: Those whose log cannot be used.
+        self.offline: dict[DataPartition, None] = {}
         self._ids: dict[str, Uuid] = {}  # of the topics in ``_partitions``
         #: Counts of all topics, the deleted ones among them, and of each (``BrokerTopicStats``).
         self.appended = AppendCounts()
@@ -158,6 +160,7 @@ class ReplicaManager:
                 self._delete(left)
 
     def _delete(self, partition: DataPartition) -> None:
+        self.offline.pop(partition, None)
         self.fetchers.unfollow(partition)
         self._turns.leave(partition)
         partition.delete(self._remove)
@@ -272,7 +275,7 @@ class ReplicaManager:
 
     def problems(self) -> tuple[Problem, ...]:
         """Why logs cannot be opened."""
-        return tuple(problem for one in self.partitions for problem in one.problems)
+        return tuple(problem for one in self.offline for problem in one.problems)
 
     @property
     def cleaner_settings(self) -> CleanerSettings | None:
@@ -339,10 +342,18 @@ class ReplicaManager:
                 "partition cleaned", partition=partition.directory.name, deleted=deleted
             )
         if partition.problems != reported:
-            for problem in partition.problems:
-                self._reports.report("partition not opened", error=str(problem))
+            self._note_problems(partition)
         self._report_notices()
         self._note_loaded()
+
+    def _note_problems(self, partition: DataPartition) -> None:
+        for problem in partition.problems:
+            self._reports.report("partition not opened", error=str(problem))
+        of_topic = self._partitions.get(partition.topic_id, {})
+        if partition.problems and of_topic.get(partition.index) is partition:
+            self.offline[partition] = None
+        else:
+            self.offline.pop(partition, None)
 
     def _report_disk(self, event: str, text: str) -> None:
         self._reports.report(event, **({"error": text} if text else {}))

@@ -1,6 +1,6 @@
-"""Does what the partitions on this broker need regularly: retention, followers that lag, and the
-high watermarks on disk (``LogManager``, ``ReplicaManager``: the threads ``kafka-log-retention``,
-``isr-expiration`` and ``highwatermark-checkpoint``).
+"""Does what the partitions on this broker need regularly: retention, followers that lag, the high
+watermarks on disk (``LogManager``, ``ReplicaManager``: the threads ``kafka-log-retention``,
+``isr-expiration`` and ``highwatermark-checkpoint``), and the lag of this broker for its metrics.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: ``replica.high.watermark.checkpoint.interval.ms``, in s.
 _CHECKPOINT_S: Final = 5.0
+#: Between looks at how far this broker lags behind leaders, s.
+_LAG_S: Final = 5.0
 
 
 class ReplicaTasks:
@@ -46,6 +48,7 @@ class ReplicaTasks:
             nursery.start_soon(self._check_lag)
             nursery.start_soon(self._follow_brokers)
             nursery.start_soon(self._save_high_watermarks)
+            nursery.start_soon(self._look_at_lag)
 
     async def _clean(self) -> None:
         """Have all partitions cleaned at each interval (``log.retention.check.interval.ms``)."""
@@ -70,6 +73,11 @@ class ReplicaTasks:
             for partition in self._replicas.partitions:
                 partition.check_replicas()
                 await trio.lowlevel.checkpoint()
+
+    async def _look_at_lag(self) -> None:
+        while True:
+            await trio.sleep(_LAG_S)
+            await self._replicas.fetchers.look_at_lag()
 
     async def _save_high_watermarks(self) -> None:
         while True:

@@ -26,9 +26,7 @@ def _of_broker(value: Callable[[BrokerNode], float]) -> Callable[[Facts], float 
 
 def _offline(facts: Facts) -> int | None:
     """Partitions whose log cannot be used."""
-    if facts.replicas is None:
-        return None
-    return sum(1 for one in facts.replicas.partitions if one.problems)
+    return None if facts.replicas is None else len(facts.replicas.offline)
 
 
 def _is_directory_offline(facts: Facts) -> float | None:

@@ -8,9 +8,16 @@ import pytest
 
 from gateway.broker.quotas.client_quotas import ClientQuotas
 from gateway.broker.quotas.samples import QuotaSettings
+from gateway.handlers import fetch_quota
+from gateway.handlers.apis import fetch
+from gateway.handlers.context import Context
 from gateway.ports.streamed import WHOLE_MAX
 from kwire.cluster import Image
+from kwire.messages.fetch_request import FetchRequest
+from kwire.messages.fetch_response import FetchResponse
+from tests.gateway.handlers.apis.test_fetch import BY_ID
 from tests.gateway.handlers.apis.test_fetch_sessions import DataWorld, named
+from tests.gateway.handlers.world import build
 
 #: Bytes of a second, and ten windows of one second are measured.
 QUOTA = 1000
@@ -106,6 +113,35 @@ def test_broker_that_follows_has_no_quota_of_clients_and_a_client_cannot_pass_fo
     world.authorizer.forbidden.add(("CLUSTER_ACTION", "CLUSTER", "*"))
     assert named(world.fetch((0, -1), {0: 0}, **replica)) == {0: 0}
     assert len(world.quotas.fetch) == 1
+
+
+@pytest.mark.parametrize("count", [1, WHOLE_MAX + 1])
+def test_response_is_encoded_for_its_size_only_if_the_client_has_a_quota_of_bytes(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def size_of(response: FetchResponse, context: Context) -> int:
+        sizes.append(fetch_size(response, context))
+        return sizes[-1]
+
+    fetch_size = fetch_quota.size_of
+    monkeypatch.setattr(fetch_quota, "size_of", size_of)
+    for quotas, expected in (({"producer_byte_rate": 1}, 0), ({"consumer_byte_rate": 1e9}, 1)):
+        ThrottledWorld(count, **quotas).fetch((0, -1), dict.fromkeys(range(count), 0))
+        assert len(sizes) == expected
+    assert sizes[0] > 10 * count
+
+
+def test_size_of_a_long_response_is_found_in_a_thread() -> None:
+    world = ThrottledWorld(WHOLE_MAX + 1, consumer_byte_rate=1e9)
+    partitions = [{"partition": index} for index in range(WHOLE_MAX + 1)]
+    topics = [{"topic_id": world.id, "partitions": partitions}]
+    request = build(FetchRequest, {"session_epoch": -1, "topics": topics})
+    work: Any = fetch.handle(request, world.context(BY_ID))
+    in_thread = next(step for step in work if step is not None)
+    assert in_thread.func is fetch_quota.size_of
+    work.close()
 
 
 def test_client_that_took_too_much_time_gets_no_records() -> None:

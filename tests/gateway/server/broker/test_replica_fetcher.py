@@ -84,30 +84,34 @@ class Leader:
             await node.send(request.answer(answer))
 
 
+def context(**limits: Any) -> FetcherContext:
+    """The things that the fetchers of broker 1 use."""
+    settings = FetchingSettings(
+        InterBrokerSettings("PLAINTEXT", ConnectionSettings(ClientSecurity(), "test", 30.0)),
+        FetcherSettings(**{"backoff_s": 0.01, **limits}),
+    )
+    return FetcherContext(1, lambda: 55, settings, Reports())
+
+
+async def perform(one: DataPartition) -> None:
+    """Perform the jobs of a partition, for ever."""
+    while True:
+        settle(one)
+        await trio.sleep(0.002)
+
+
 @contextlib.asynccontextmanager
 async def fetching(
     one: DataPartition, address: Callable[[], Address | None], **limits: Any
 ) -> AsyncIterator[tuple[ReplicaFetcher, Reports]]:
     """Fetch ``one`` from a leader, and perform its jobs."""
-    reports = Reports()
-    connection = ConnectionSettings(ClientSecurity(), "test", 30.0)
-    settings = FetchingSettings(
-        InterBrokerSettings("PLAINTEXT", connection),
-        FetcherSettings(**{"backoff_s": 0.01, **limits}),
-    )
-    context = FetcherContext(1, lambda: 55, settings, reports)
-    fetcher = ReplicaFetcher(Source(2, address), context)
+    of_all = context(**limits)
+    fetcher = ReplicaFetcher(Source(2, address), of_all)
     async with trio.open_nursery() as nursery:
-
-        async def work() -> None:
-            while True:
-                settle(one)
-                await trio.sleep(0.002)
-
-        nursery.start_soon(work)
+        nursery.start_soon(perform, one)
         nursery.start_soon(fetcher.run)
         fetcher.follow(one, one.leader_epoch)
-        yield fetcher, reports
+        yield fetcher, of_all.reports
         nursery.cancel_scope.cancel()
 
 

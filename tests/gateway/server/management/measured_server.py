@@ -138,7 +138,6 @@ def replicas(*, partitions: int = 1, topics: int = 1) -> ReplicaManager:
             index=index,
             log_start_offset=3,
             end_offset=8,
-            problems=("torn tail",) if index == 0 else (),
             size_bytes=500,
         )
         for index in range(partitions)
@@ -146,7 +145,9 @@ def replicas(*, partitions: int = 1, topics: int = 1) -> ReplicaManager:
     by_topic = {"orders": counts, **{f"t{number}": counts for number in range(1, topics)}}
     return cast(
         ReplicaManager,
-        SimpleNamespace(appended=counts, appended_by_topic=by_topic, partitions=logs),
+        SimpleNamespace(
+            appended=counts, appended_by_topic=by_topic, partitions=logs, offline=logs[:1]
+        ),
     )
 
 
