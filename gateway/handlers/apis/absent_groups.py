@@ -7,7 +7,9 @@ not those by which brokers of Kafka keep the state of share groups. Source: ``Ka
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.handlers.context import Handler
 from gateway.ports.streamed import Streamed, respond
@@ -25,11 +27,6 @@ from kwire.protocol import ApiKey, ErrorCode
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from kwire.message import Message
-    from kwire.messages.describe_share_group_offsets_request import (
-        DescribeShareGroupOffsetsRequest,
-    )
-    from kwire.messages.share_group_describe_request import ShareGroupDescribeRequest
-    from kwire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 
 _OFF: Final = ErrorCode.UNSUPPORTED_VERSION
 #: ``Errors.UNSUPPORTED_VERSION``; Kafka sends it to administrators only.
@@ -58,47 +55,44 @@ def refuse(request: Message, _context: Context) -> Message:
     return refused
 
 
-def describe_share_groups(
-    request: ShareGroupDescribeRequest, _context: Context
-) -> Message | Streamed:
-    """Return each group, as often as it is named, with the error."""
-    wanted = request.group_ids
-    groups = (share.DescribedGroup(group_id=one, error_code=_OFF) for one in wanted)
-    return respond(share.ShareGroupDescribeResponse(), "groups", groups, len(wanted))
+class _Described(NamedTuple):
+    """An API whose response has each group that the request names in ``field``."""
+
+    versions: range
+    response: Any
+    group: Any
+    field: str
+    id_of: Callable[[Any], str]
 
 
-def describe_streams_groups(
-    request: StreamsGroupDescribeRequest, _context: Context
-) -> Message | Streamed:
-    """Return each group, as often as it is named, with the error."""
-    wanted = request.group_ids
-    groups = (streams.DescribedGroup(group_id=one, error_code=_OFF) for one in wanted)
-    return respond(streams.StreamsGroupDescribeResponse(), "groups", groups, len(wanted))
+_OF_GROUPS: Final = {
+    ApiKey.SHARE_GROUP_DESCRIBE: _Described(
+        range(1, 2), share.ShareGroupDescribeResponse, share.DescribedGroup, "group_ids", str
+    ),
+    ApiKey.STREAMS_GROUP_DESCRIBE: _Described(
+        range(1), streams.StreamsGroupDescribeResponse, streams.DescribedGroup, "group_ids", str
+    ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _Described(
+        range(2),
+        offsets.DescribeShareGroupOffsetsResponse,
+        offsets.DescribeShareGroupOffsetsResponseGroup,
+        "groups",
+        attrgetter("group_id"),
+    ),
+}
 
 
-def describe_share_group_offsets(
-    request: DescribeShareGroupOffsetsRequest, _context: Context
-) -> Message | Streamed:
-    """Return each group without topics, with the error."""
-    group = offsets.DescribeShareGroupOffsetsResponseGroup
-    groups = (group(group_id=one.group_id, error_code=_OFF) for one in request.groups)
-    response = offsets.DescribeShareGroupOffsetsResponse()
-    return respond(response, "groups", groups, len(request.groups))
+def refuse_each(request: Message, _context: Context) -> Message | Streamed:
+    """Return each group, as often as it is named, with the error and nothing else."""
+    assert request.API_KEY is not None, "only requests are refused"
+    api = _OF_GROUPS[ApiKey(request.API_KEY)]
+    wanted: Sequence[Any] = getattr(request, api.field)
+    groups = (api.group(group_id=api.id_of(one), error_code=_OFF) for one in wanted)
+    return respond(api.response(), "groups", groups, len(wanted))
 
 
 HANDLERS: Final = (
-    Handler(
-        ApiKey.SHARE_GROUP_DESCRIBE, "share_group_describe", range(1, 2), describe_share_groups
-    ),
-    Handler(
-        ApiKey.STREAMS_GROUP_DESCRIBE, "streams_group_describe", range(1), describe_streams_groups
-    ),
-    Handler(
-        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
-        "describe_share_group_offsets",
-        range(2),
-        describe_share_group_offsets,
-    ),
+    *(Handler(key, key.name.lower(), api.versions, refuse_each) for key, api in _OF_GROUPS.items()),
     *(
         Handler(key, key.name.lower(), versions, refuse)
         for key, (versions, _, _) in _WITH_ONE_ERROR.items()
