@@ -25,8 +25,9 @@ from tests.hostile.bystander import (
     wait_until_ready,
     with_listener,
 )
-from tests.hostile.stepped_clock import BEFORE, step
+from tests.hostile.failing_server import BEFORE
 from tests.waiting import until
+from tools.failing_server import step
 from tools.kafka_files import Node
 from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient

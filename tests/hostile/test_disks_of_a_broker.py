@@ -7,11 +7,11 @@ from __future__ import annotations
 import contextlib
 
 from kwire.protocol import ErrorCode
-from tests.hostile import full_disk, hanging_disk
-from tests.hostile.full_disk import full
-from tests.hostile.hanging_disk import hanging
+from tests.hostile.failing_server import BEFORE
 from tests.hostile.producing import batch, broker, fetched, produced
 from tests.waiting import until
+from tools import failing_server
+from tools.failing_server import full, hanging
 from tools.process import memory_mib
 from tools.wire_client import WireClient
 
@@ -24,7 +24,7 @@ def test_disk_that_hangs_takes_a_bounded_part_of_the_memory_and_nothing_from_oth
     large = batch(bytes(int(_BATCH_MIB * (1 << 20))))
     limit = {"queued.max.request.bytes": str(_QUEUED_MIB << 20)}
     with (
-        broker("hangs", "other", before=hanging_disk.BEFORE, properties=limit) as (_, node),
+        broker("hangs", "other", before=failing_server.BEFORE, properties=limit) as (_, node),
         contextlib.ExitStack() as stack,
     ):
         address, pid = node.broker_address, node.running_process().pid
@@ -54,7 +54,7 @@ def test_disk_that_hangs_takes_a_bounded_part_of_the_memory_and_nothing_from_oth
 
 def test_full_disk_refuses_records_serves_what_it_has_and_takes_records_again() -> None:
     with (
-        broker("full", "other", before=full_disk.BEFORE) as (cluster, node),
+        broker("full", "other", before=BEFORE) as (cluster, node),
         WireClient(node.broker_address) as client,
     ):
         with full(node, "/full-0/"):

@@ -13,8 +13,9 @@ import pytest
 from kwire.records import decode_batches
 from tests.gateway.controller.cluster import create, made
 from tests.hostile.bystander import attacked_quorum, bystander, wait_until_ready
-from tests.hostile.full_disk import BEFORE, full
+from tests.hostile.failing_server import BEFORE
 from tests.waiting import until
+from tools.failing_server import full
 from tools.kafka_files import Node
 from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient

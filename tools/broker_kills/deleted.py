@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tools.broker_kills.judge import compaction_faults, retention_faults
-from tools.broker_kills.reading import CLIENT_S, PARTITIONS, records
-from tools.broker_kills.writers import Writer, idempotent_producer
+from tools.broker_kills.reading import PARTITIONS, records
+from tools.broker_kills.writers import IdempotentWriter
 
 #: Values are as long as this, so that segments are filled soon.
 _PAD: Final = "." * 1000
@@ -19,7 +20,7 @@ _PAD: Final = "." * 1000
 _RECORD_BYTES: Final = 1100
 
 
-class Keyed(Writer):
+class Keyed(IdempotentWriter):
     """Writes new values, and tombstones, of few keys to a compacted topic."""
 
     #: Keys of a partition.
@@ -28,39 +29,17 @@ class Keyed(Writer):
     _DELETED: Final = 7
 
     def __init__(self, bootstrap: str, topic: str, pause_s: float) -> None:
-        super().__init__(bootstrap, topic)
-        self._pause_s = pause_s
-        self._acknowledged: dict[int, dict[int, tuple[str, str | None]]] = defaultdict(dict)
+        super().__init__(bootstrap, topic, pause_s)
         self._kept = 0
 
-    def work(self) -> None:
-        producer, number = idempotent_producer(self.bootstrap), 0
-        while not self.ended.is_set():
-            key = f"key-{number // PARTITIONS % self._KEYS}"
-            value = None if number % self._DELETED == 0 else f"{number}"
-            try:
-                producer.produce(
-                    self.topic,
-                    None if value is None else (value + _PAD).encode(),
-                    key.encode(),
-                    partition=number % PARTITIONS,
-                    on_delivery=self._on,
-                )
-                number += 1
-            except BufferError:
-                pass  # the broker is down
-            producer.poll(0)
-            time.sleep(self._pause_s)
-        if producer.flush(CLIENT_S):
-            self.failed.append(f"{self.topic}: records were not acknowledged in time")
+    def record(self, number: int) -> tuple[bytes | None, bytes | None]:
+        key, value = self._written(number)
+        return key.encode(), None if value is None else (value + _PAD).encode()
 
-    def _on(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self.failed.append(f"{self.topic}: a record was refused: {error}")
-            return
-        value = message.value()
-        known = None if value is None else value.decode().rstrip(".")
-        self._acknowledged[message.partition()][message.offset()] = (message.key().decode(), known)
+    def _written(self, number: int) -> tuple[str, str | None]:
+        """Return key and value of a record, without the padding."""
+        key = f"key-{number // PARTITIONS % self._KEYS}"
+        return key, None if number % self._DELETED == 0 else f"{number}"
 
     def violations(self) -> list[str]:
         found = list(self.failed)
@@ -70,14 +49,19 @@ class Keyed(Writer):
                 for one in read
             ]
             self._kept += len(kept)
-            found += compaction_faults(partition, kept, self._acknowledged[partition])
+            acknowledged = dict(self.acknowledged[partition])
+            for one in kept:
+                if one.value is not None and int(one.value) in self.elsewhere[partition]:
+                    acknowledged[one.offset] = int(one.value)
+            written = {offset: self._written(number) for offset, number in acknowledged.items()}
+            found += compaction_faults(partition, kept, written)
         return found
 
     def counts(self) -> dict[str, int]:
-        return {"keyed": sum(map(len, self._acknowledged.values())), "keyed_kept": self._kept}
+        return {"keyed": self.count(), "keyed_kept": self._kept}
 
 
-class Expiring(Writer):
+class Expiring(IdempotentWriter):
     """Writes to a topic with ``retention.bytes``, and has records of partition 0 deleted
     (DeleteRecords).
     """
@@ -90,61 +74,38 @@ class Expiring(Writer):
     _ASK_S: Final = 2.0
 
     def __init__(self, bootstrap: str, topic: str, pause_s: float, retention_bytes: int) -> None:
-        super().__init__(bootstrap, topic)
-        self._pause_s = pause_s
+        super().__init__(bootstrap, topic, pause_s)
         self._least = retention_bytes // _RECORD_BYTES
-        self._acknowledged: dict[int, set[int]] = defaultdict(set)
         #: Log start offsets that were seen or acknowledged, by partition in their order.
         self._starts: dict[int, list[int]] = defaultdict(list)
         self._kept = 0
+        self._asked_at = time.monotonic()
+        where = {"bootstrap.servers": bootstrap}
+        self._consumer = Consumer({**where, "group.id": "starts", "log_level": 0})
+        self._admin = AdminClient({**where, "log_level": 0})
 
-    def work(self) -> None:
-        producer, number, asked_at = idempotent_producer(self.bootstrap), 0, time.monotonic()
-        settings = {"bootstrap.servers": self.bootstrap, "group.id": "starts", "log_level": 0}
-        consumer = Consumer(settings)
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        while not self.ended.is_set():
-            try:
-                producer.produce(
-                    self.topic,
-                    (f"{number}" + _PAD).encode(),
-                    partition=number % PARTITIONS,
-                    on_delivery=self._on,
-                )
-                number += 1
-            except BufferError:
-                pass  # the broker is down
-            producer.poll(0)
-            if time.monotonic() - asked_at > self._EVERY_S:
-                self._ask(consumer, admin)
-                asked_at = time.monotonic()
-            time.sleep(self._pause_s)
-        consumer.close()
-        if producer.flush(CLIENT_S):
-            self.failed.append(f"{self.topic}: records were not acknowledged in time")
+    def record(self, number: int) -> tuple[bytes | None, bytes | None]:
+        return None, (f"{number}" + _PAD).encode()
 
-    def _ask(self, consumer: Consumer, admin: AdminClient) -> None:
-        try:
-            upto = max(self._acknowledged[0], default=0) - self._LEFT
-            if upto > 0:
-                [asked] = admin.delete_records(
-                    [TopicPartition(self.topic, 0, upto)], request_timeout=self._ASK_S
-                ).values()
-                self._starts[0].append(asked.result().low_watermark)
-            for partition in range(PARTITIONS):
-                found = consumer.get_watermark_offsets(
-                    TopicPartition(self.topic, partition), timeout=self._ASK_S, cached=False
-                )
-                if found is not None:
-                    self._starts[partition].append(found[0])
-        except KafkaException:
-            pass  # the broker is down
+    def between(self) -> None:
+        if time.monotonic() - self._asked_at > self._EVERY_S:
+            with contextlib.suppress(KafkaException):  # the broker is down
+                self._ask()
+            self._asked_at = time.monotonic()
 
-    def _on(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self.failed.append(f"{self.topic}: a record was refused: {error}")
-        else:
-            self._acknowledged[message.partition()].add(message.offset())
+    def _ask(self) -> None:
+        upto = max(self.acknowledged[0], default=0) - self._LEFT
+        if upto > 0:
+            [asked] = self._admin.delete_records(
+                [TopicPartition(self.topic, 0, upto)], request_timeout=self._ASK_S
+            ).values()
+            self._starts[0].append(asked.result().low_watermark)
+        for partition in range(PARTITIONS):
+            found = self._consumer.get_watermark_offsets(
+                TopicPartition(self.topic, partition), timeout=self._ASK_S, cached=False
+            )
+            if found is not None:
+                self._starts[partition].append(found[0])
 
     def violations(self) -> list[str]:
         found = list(self.failed)
@@ -155,12 +116,11 @@ class Expiring(Writer):
             found += retention_faults(
                 partition,
                 kept,
-                self._acknowledged[partition],
+                set(self.acknowledged[partition]),
                 self._starts[partition],
                 self._LEFT if partition == 0 else self._least,
             )
         return found
 
     def counts(self) -> dict[str, int]:
-        count = sum(map(len, self._acknowledged.values()))
-        return {"expiring": count, "expiring_kept": self._kept}
+        return {"expiring": self.count(), "expiring_kept": self._kept}

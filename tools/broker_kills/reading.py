@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import bisect
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from kwire.records import iter_batches
 from tools.broker_kills.judge import Kept, Numbered, Session
@@ -16,10 +17,13 @@ from tools.broker_kills.judge import Kept, Numbered, Session
 PARTITIONS: Final = 4
 #: How long a client waits for an answer, s.
 CLIENT_S: Final = 60.0
+_POLL_S: Final = 1.0
 
 
 def records(bootstrap: str, topic: str) -> dict[int, list[Kept]]:
-    """Return every committed record of a topic, by partition."""
+    """Return every committed record of a topic, by partition. Raises TimeoutError when none comes
+    for :data:`CLIENT_S`, and a partition has not ended.
+    """
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "checker",
@@ -30,12 +34,19 @@ def records(bootstrap: str, topic: str) -> dict[int, list[Kept]]:
     consumer, ended = Consumer(settings), set[int]()
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     found: dict[int, list[Kept]] = defaultdict(list)
+    moved_at = time.monotonic()
     while len(ended) < PARTITIONS:
-        message = consumer.poll(CLIENT_S)
-        assert message is not None, f"{topic} cannot be read to its end"
-        partition, offset = message.partition(), message.offset()
+        message = consumer.poll(_POLL_S)
+        if time.monotonic() - moved_at > CLIENT_S:
+            raise TimeoutError(f"{topic} cannot be read to its end: {sorted(ended)} are")
+        if message is None:
+            continue
+        error, partition, offset = message.error(), message.partition(), message.offset()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            continue  # a broker is down, say, and librdkafka tries again
+        moved_at = time.monotonic()
         assert partition is not None
-        if message.error() is not None:
+        if error is not None:
             ended.add(partition)
         else:
             assert offset is not None

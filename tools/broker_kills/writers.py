@@ -13,6 +13,7 @@ import traceback
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,41 +89,68 @@ class Writer(threading.Thread):
         """Return what was acknowledged, by name."""
 
 
-class Idempotent(Writer):
-    """Numbers its records, and remembers what was acknowledged at which offset."""
+class IdempotentWriter(Writer):
+    """Numbers its records, sends them idempotently, and remembers what was acknowledged."""
 
-    def __init__(
-        self, bootstrap: str, topic: str, pause_s: float, directory: Callable[[int], Path]
-    ) -> None:
-        """``directory`` returns the one that holds the log of a partition, at the end."""
+    def __init__(self, bootstrap: str, topic: str, pause_s: float) -> None:
+        """``pause_s`` is between two records."""
         super().__init__(bootstrap, topic)
         self._pause_s = pause_s
-        self._directory = directory
-        self._acknowledged: dict[int, dict[int, int]] = defaultdict(dict)
-        self._elsewhere: dict[int, set[int]] = defaultdict(set)  # acknowledged without an offset
+        #: The number of the record at each offset that was acknowledged, by partition.
+        self.acknowledged: dict[int, dict[int, int]] = defaultdict(dict)
+        #: The records that were acknowledged without an offset, by partition.
+        self.elsewhere: dict[int, set[int]] = defaultdict(set)
+
+    @abstractmethod
+    def record(self, number: int) -> tuple[bytes | None, bytes | None]:
+        """Return key and value of a record."""
+
+    def between(self) -> None:
+        """Do what else there is to do, between two records."""
 
     def work(self) -> None:
         producer, number = idempotent_producer(self.bootstrap), 0
         while not self.ended.is_set():
+            key, value = self.record(number)
+            on_delivery = partial(self._on, number)
             try:
                 producer.produce(
-                    self.topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._on
+                    self.topic, value, key, number % PARTITIONS, on_delivery=on_delivery
                 )
                 number += 1
             except BufferError:
                 pass  # the broker is down
             producer.poll(0)
+            self.between()
             time.sleep(self._pause_s)
         if producer.flush(CLIENT_S):
             self.failed.append(f"{self.topic}: records were not acknowledged in time")
 
-    def _on(self, error: Any, message: Any) -> None:
+    def _on(self, number: int, error: Any, message: Any) -> None:
         if error is not None:
             self.failed.append(f"{self.topic}: a record was refused: {error}")
         elif message.offset() is None:
-            self._elsewhere[message.partition()].add(int(message.value()))
+            self.elsewhere[message.partition()].add(number)
         else:
-            self._acknowledged[message.partition()][message.offset()] = int(message.value())
+            self.acknowledged[message.partition()][message.offset()] = number
+
+    def count(self) -> int:
+        """Return how many records were acknowledged."""
+        return sum(map(len, [*self.acknowledged.values(), *self.elsewhere.values()]))
+
+
+class Idempotent(IdempotentWriter):
+    """Has every record that was acknowledged looked for, at its offset and in its order."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, pause_s: float, directory: Callable[[int], Path]
+    ) -> None:
+        """``directory`` returns the one that holds the log of a partition, at the end."""
+        super().__init__(bootstrap, topic, pause_s)
+        self._directory = directory
+
+    def record(self, number: int) -> tuple[bytes | None, bytes | None]:
+        return None, b"%d" % number
 
     def violations(self) -> list[str]:
         found = list(self.failed)
@@ -130,13 +158,12 @@ class Idempotent(Writer):
         for partition in range(PARTITIONS):
             sent = numbered(kept[partition], self._directory(partition))
             found += record_faults(
-                partition, sent, self._acknowledged[partition], self._elsewhere[partition]
+                partition, sent, self.acknowledged[partition], self.elsewhere[partition]
             )
         return found
 
     def counts(self) -> dict[str, int]:
-        acknowledged = [*self._acknowledged.values(), *self._elsewhere.values()]
-        return {"acknowledged": sum(map(len, acknowledged))}
+        return {"acknowledged": self.count()}
 
 
 class Transactional(Writer):
