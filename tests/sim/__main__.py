@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import sys
 
-from tests.sim import mutants
 from tests.sim.command_line import main
-from tests.sim.scenario import SCENARIOS
-from tests.sim.schedule import run_many, world_of
+from tests.sim.mutants import MUTANTS
+from tests.sim.schedules import QUORUMS
 
 if __name__ == "__main__":
-    bugs = mutants.MUTANTS
-    sys.exit(main("tests.sim", __doc__ or "", SCENARIOS, bugs, run_many, world_of))
+    sys.exit(main(QUORUMS, MUTANTS, __doc__ or ""))

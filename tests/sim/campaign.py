@@ -16,13 +16,13 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from tests.sim import power
 from tests.sim.kills import Kills
-from tests.sim.schedule import Failed, Tally, run_many
+from tests.sim.schedule import Failed, Tally
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 _CHUNK: Final = 1000
@@ -37,7 +37,6 @@ class Campaign:
     def __init__(
         self,
         kills: Kills,
-        run_many: Callable[[Iterable[int]], Tally],
         folders: Sequence[str],
         runs: Path,
         page: str,
@@ -47,7 +46,7 @@ class Campaign:
         """``folders``: those whose files are under test. ``marks``: those around the two tables in
         ``page``. ``columns``: what two columns are called.
         """
-        self._kills, self._run_many, self._folders = kills, run_many, folders
+        self._kills, self._folders = kills, folders
         self._runs, self._page = runs, ROOT / page
         self._marks, self._columns = marks, columns
 
@@ -88,7 +87,7 @@ class Campaign:
                 "last": min(begin + _CHUNK, last),
             }
             try:
-                tally = self._run_many(range(begin, line["last"]))
+                tally = self._kills.schedules.run_many(range(begin, line["last"]))
                 line |= summary(tally)
             except Failed as failed:
                 failures += 1
@@ -176,7 +175,6 @@ def summary(tally: Tally) -> dict[str, Any]:
 
 QUORUMS: Final = Campaign(
     power.KILLS,
-    run_many,
     ["gateway/quorum"],
     Path(__file__).with_name("runs.jsonl"),
     "docs/simulation.md",

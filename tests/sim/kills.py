@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from tests.sim.mutants import Mutant
-from tests.sim.schedule import Failed
+from tests.sim.mutant_registry import Mutants
+from tests.sim.schedule import Failed, Schedules
 
 #: A bug that this many schedules do not find counts as not found.
 SCHEDULES_MAX: Final = 10_000
@@ -40,21 +39,40 @@ def require_bug(failed: Failed) -> None:
 
 
 class Kills:
-    """The kills of ``bugs``, kept in ``path``. ``run(seed, family)`` runs a schedule."""
+    """The kills of ``bugs`` by ``schedules``, kept in ``path``."""
 
-    def __init__(self, path: Path, bugs: Mapping[str, Mutant], run: Callable[..., Any]) -> None:
-        self._path, self.bugs, self.run = path, bugs, run
+    def __init__(self, path: Path, bugs: Mutants, schedules: Schedules) -> None:
+        self._path, self.bugs, self.schedules = path, bugs, schedules
+        self._sound: set[tuple[int, str]] = set()  #: schedules of bugs that succeed without one
 
     def find(self, name: str, schedules: int = SCHEDULES_MAX, first: int = 0) -> Kill | None:
         """The first schedule that the bug makes fail."""
         with self.bugs[name].make():
             for seed in range(first, schedules):
                 try:
-                    self.run(seed)
+                    self.schedules.run(seed)
                 except Failed as failed:
                     require_bug(failed)
                     return Kill(seed, failed.family, failed.invariant)
         return None
+
+    def check(self, name: str, most: int) -> None:
+        """Raises AssertionError if neither the bug's schedule of the file nor one of the first
+        ``most`` fails with the bug, or if the schedule of the file fails without it.
+        """
+        kill = self.known()[name]
+        with self.bugs.put_in(name):
+            try:
+                self.schedules.run(kill.seed, kill.family)
+            except Failed as failed:
+                require_bug(failed)
+            else:
+                sentence = self.bugs[name].sentence
+                assert self.find(name, most), f"{most} schedules do not find it: {sentence}"
+                return
+        if (kill.seed, kill.family) not in self._sound:
+            self.schedules.run(kill.seed, kill.family)
+            self._sound.add((kill.seed, kill.family))
 
     def known(self) -> dict[str, Kill]:
         """The kills of the file, by the bug's name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from gateway.quorum import election, responses, transitions
 from gateway.quorum.effects import ElectionState, Reply, Send
@@ -15,30 +15,31 @@ from gateway.quorum.node import NO_NODE, Node
 from gateway.quorum.raft import Raft
 from gateway.quorum.roles import Candidate, Unattached
 from kwire.messages.vote_response import VoteResponse
-from tests.sim.mutants import mutant, patched, together
+from tests.sim.mutant_registry import Mutants, patched, together
 
 Context = AbstractContextManager[Any]
+MUTANTS: Final = Mutants()
 
 
-@mutant("Raft 5.4.1")
+@MUTANTS.register("Raft 5.4.1")
 def any_log_is_good_enough() -> Context:
     """A vote is given without comparing logs."""
     return patched(election, _is_up_to_date=lambda candidate, own: True)
 
 
-@mutant("Raft 5.4.1")
+@MUTANTS.register("Raft 5.4.1")
 def the_longer_log_wins() -> Context:
     """Logs are compared by their length alone."""
     return patched(election, _is_up_to_date=lambda candidate, own: candidate.offset >= own.offset)
 
 
-@mutant("Raft 5.4.1")
+@MUTANTS.register("Raft 5.4.1")
 def the_later_epoch_wins() -> Context:
     """Logs are compared by their last epoch alone."""
     return patched(election, _is_up_to_date=lambda candidate, own: candidate.epoch >= own.epoch)
 
 
-@mutant("Raft 5.2")
+@MUTANTS.register("Raft 5.2")
 def votes_twice_in_an_epoch() -> Context:
     """A second candidate of the same epoch gets a vote, too."""
     grants = Election._grants
@@ -59,7 +60,7 @@ def votes_twice_in_an_epoch() -> Context:
     return together(patched(Election, _grants=generous), patched(Node, vote=vote))
 
 
-@mutant("robustmq#2039")
+@MUTANTS.register("robustmq#2039")
 def votes_before_it_is_on_disk() -> Context:
     """The response that grants a vote does not wait for the disk."""
 
@@ -73,7 +74,7 @@ def votes_before_it_is_on_disk() -> Context:
     return patched(responses, reply=reply)
 
 
-@mutant("KIP-595, Raft 5.2")
+@MUTANTS.register("KIP-595, Raft 5.2")
 def votes_are_not_written() -> Context:
     """A vote is only kept in memory."""
 
@@ -85,7 +86,7 @@ def votes_are_not_written() -> Context:
     return patched(Node, vote=vote)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def own_vote_is_not_written() -> Context:
     """A candidate stores its new epoch, but not its vote for itself."""
     persist = Node._persist
@@ -100,13 +101,13 @@ def own_vote_is_not_written() -> Context:
     return patched(Node, _persist=forgetful)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def asks_for_votes_before_its_own_is_on_disk() -> Context:
     """A candidate's requests do not wait for the disk."""
     return _asks_at_once(52)
 
 
-@mutant("hashicorp/raft#661")
+@MUTANTS.register("hashicorp/raft#661")
 def epoch_and_vote_are_written_apart() -> Context:
     """quorum-state is replaced twice for one change, the epoch and then the vote; responses wait
     for the first.
@@ -125,7 +126,7 @@ def epoch_and_vote_are_written_apart() -> Context:
     return patched(Node, _persist=twice)
 
 
-@mutant("KIP-996")
+@MUTANTS.register("KIP-996")
 def a_prospective_forgets_its_vote() -> Context:
     """A voter that becomes prospective forgets its vote of the same epoch."""
     campaign = Election.campaign
@@ -139,7 +140,7 @@ def a_prospective_forgets_its_vote() -> Context:
     return patched(Election, campaign=forgetful)
 
 
-@mutant("Raft 5.2")
+@MUTANTS.register("Raft 5.2")
 def votes_of_an_older_election_count() -> Context:
     """A vote for a candidate counts in a later election of the same node."""
     on_answer = Election._on_vote_answer
@@ -172,7 +173,7 @@ def votes_of_an_older_election_count() -> Context:
     )
 
 
-@mutant("KIP-996")
+@MUTANTS.register("KIP-996")
 def a_pre_vote_is_a_vote() -> Context:
     """Granted pre-votes count as votes."""
 
@@ -188,7 +189,7 @@ def a_pre_vote_is_a_vote() -> Context:
     return patched(Election, _become_candidate=become_candidate)
 
 
-@mutant("Raft 5.2")
+@MUTANTS.register("Raft 5.2")
 def half_the_votes_are_enough() -> Context:
     """A candidate wins with half of the voters, where a majority is needed."""
 
@@ -211,7 +212,7 @@ def half_the_votes_are_enough() -> Context:
     return together(patched(Election, _count=count), patched(LeaderRole, become_leader=unchecked))
 
 
-@mutant("KIP-595")
+@MUTANTS.register("KIP-595")
 def a_vote_does_not_advance_the_epoch() -> Context:
     """A vote is granted in an epoch that the voter does not adopt."""
     on_request = Election.on_vote_request
@@ -249,7 +250,7 @@ def _asks_at_once(api_key: int) -> Context:
     return patched(Node, emit=at_once)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def leads_without_a_whole_image() -> Context:
     """A node campaigns although its image lacks what is committed."""
     whole = Node.__dict__["is_electable"].fget
@@ -264,7 +265,7 @@ def leads_without_a_whole_image() -> Context:
     return patched(Node, is_electable=property(is_electable))
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def a_whole_image_is_not_noticed() -> Context:
     """A node whose image is whole again does not campaign before it has seen a leader."""
 

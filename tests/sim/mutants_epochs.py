@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from gateway.quorum import checks, election, epoch_bounds, node, quorum_requests, transitions
 from gateway.quorum.effects import ElectionState
@@ -16,12 +16,13 @@ from gateway.quorum.peers import Peers
 from gateway.quorum.quorum_requests import QuorumRequests
 from gateway.quorum.resigned_role import ResignedRole
 from gateway.quorum.roles import Follower, Leader, Resigned, Unattached
-from tests.sim.mutants import mutant, patched, together
+from tests.sim.mutant_registry import Mutants, patched, together
 
 Context = AbstractContextManager[Any]
+MUTANTS: Final = Mutants()
 
 
-@mutant("KAFKA-10527")
+@MUTANTS.register("KAFKA-10527")
 def leads_on_after_a_restart() -> Context:
     """A leader that restarts continues to lead its epoch."""
     resigned = Node.become_resigned
@@ -46,7 +47,7 @@ def leads_on_after_a_restart() -> Context:
     return patched(Node, become_resigned=lead_on)
 
 
-@mutant("Raft 5.1")
+@MUTANTS.register("Raft 5.1")
 def epochs_are_not_written() -> Context:
     """A new epoch is stored only once there is a vote or a leader in it."""
     persist = Node._persist
@@ -60,7 +61,7 @@ def epochs_are_not_written() -> Context:
     return patched(Node, _persist=lazy)
 
 
-@mutant("Raft 5.1")
+@MUTANTS.register("Raft 5.1")
 def announcements_of_older_epochs_are_believed() -> Context:
     """A voter follows the leader of an epoch that is over."""
     voter_only = checks.voter_only
@@ -75,7 +76,7 @@ def announcements_of_older_epochs_are_believed() -> Context:
     return patched(checks, voter_only=anything)
 
 
-@mutant("reading of KafkaRaftClient.maybeTransition")
+@MUTANTS.register("reading of KafkaRaftClient.maybeTransition")
 def a_second_leader_named_raises() -> Context:
     """A request that names a second leader for the epoch raises, as in Kafka."""
     consistent = checks.is_consistent_leader
@@ -88,7 +89,7 @@ def a_second_leader_named_raises() -> Context:
     return patched(transitions, is_consistent_leader=or_die)
 
 
-@mutant("Raft 5.2")
+@MUTANTS.register("Raft 5.2")
 def a_second_leader_of_an_epoch_is_believed() -> Context:
     """A second leader named for an epoch replaces the first."""
 
@@ -108,7 +109,7 @@ def a_second_leader_of_an_epoch_is_believed() -> Context:
     return patched(transitions, maybe_transition=follow)
 
 
-@mutant("reading of KafkaRaftClient.handleVoteRequest")
+@MUTANTS.register("reading of KafkaRaftClient.handleVoteRequest")
 def any_epoch_of_a_request_is_believed() -> Context:
     """A request raises the epoch to any number, as in Kafka."""
     believed = lambda node, sender_id, epoch: True  # noqa: E731
@@ -118,7 +119,7 @@ def any_epoch_of_a_request_is_believed() -> Context:
     )
 
 
-@mutant("KIP-853")
+@MUTANTS.register("KIP-853")
 def unknown_senders_are_never_believed() -> Context:
     """A voter that this node does not know yet raises its epoch never."""
     believed = epoch_bounds.request_believed
@@ -134,7 +135,7 @@ def unknown_senders_are_never_believed() -> Context:
     )
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def an_epoch_out_of_reach_on_disk_is_believed() -> Context:
     """A node begins in the epoch that is on its disk, whatever that is."""
     return patched(
@@ -145,19 +146,19 @@ def an_epoch_out_of_reach_on_disk_is_believed() -> Context:
     )
 
 
-@mutant("KAFKA-10817, 12440, 13528")
+@MUTANTS.register("KAFKA-10817, 12440, 13528")
 def cluster_ids_are_not_compared() -> Context:
     """Requests with another cluster id are served."""
     return patched(checks, is_other_cluster=lambda node, cluster_id: False)
 
 
-@mutant("KAFKA-15489")
+@MUTANTS.register("KAFKA-15489")
 def leads_without_followers() -> Context:
     """A leader without fetching followers does not resign."""
     return patched(LeaderRole, _silent_at=lambda self, leader: math.inf)
 
 
-@mutant("KAFKA-16144")
+@MUTANTS.register("KAFKA-16144")
 def a_lone_voter_resigns() -> Context:
     """The leader of a quorum of one resigns for lack of Fetches."""
 
@@ -170,7 +171,7 @@ def a_lone_voter_resigns() -> Context:
     return patched(LeaderRole, _silent_at=silent_at)
 
 
-@mutant("KAFKA-10677")
+@MUTANTS.register("KAFKA-10677")
 def parked_fetches_are_forgotten() -> Context:
     """Fetches parked at a leader that resigns get no response."""
     from gateway.quorum.serving import Serving
@@ -178,7 +179,7 @@ def parked_fetches_are_forgotten() -> Context:
     return patched(Serving, stopped_leading=lambda self, leader: leader.delayed.clear())
 
 
-@mutant("KAFKA-18345, 14280")
+@MUTANTS.register("KAFKA-18345, 14280")
 def timeouts_are_not_random() -> Context:
     """Election and fetch timeouts have no random part."""
     return together(
@@ -188,7 +189,7 @@ def timeouts_are_not_random() -> Context:
     )
 
 
-@mutant("KAFKA-17751, 19605")
+@MUTANTS.register("KAFKA-17751, 19605")
 def a_timer_is_never_set_again() -> Context:
     """The timer of BeginQuorumEpoch requests is never set to a later time."""
 
@@ -201,7 +202,7 @@ def a_timer_is_never_set_again() -> Context:
     return patched(LeaderRole, poll=poll)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def late_responses_count() -> Context:
     """A late response is taken for the response to the current request."""
 
@@ -215,7 +216,7 @@ def late_responses_count() -> Context:
     return together(patched(Peers, answered=answered), _fetch_answers_at_any_time())
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def resigned_stays_resigned() -> Context:
     """A leader that resigned never begins an election itself."""
 
@@ -227,7 +228,7 @@ def resigned_stays_resigned() -> Context:
     return patched(ResignedRole, poll=poll)
 
 
-@mutant("KIP-595")
+@MUTANTS.register("KIP-595")
 def voters_outlive_their_leader() -> Context:
     """A follower's fetch timeout never expires."""
 

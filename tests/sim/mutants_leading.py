@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from gateway.quorum import batches, responses
 from gateway.quorum.effects import Accepted, Advance, LogRange, NotLeading, Refused
@@ -20,9 +20,10 @@ from gateway.quorum.voter_changes import VoterChanges
 from gateway.quorum.voter_history import VoterHistory
 from gateway.quorum.voter_set import VoterNode, VoterSet
 from kwire.protocol import ErrorCode
-from tests.sim.mutants import mutant, patched, together
+from tests.sim.mutant_registry import Mutants, patched, together
 
 Context = AbstractContextManager[Any]
+MUTANTS: Final = Mutants()
 
 
 def _offsets(leader: Leader) -> list[int]:
@@ -56,13 +57,13 @@ def _commits(
     return patched(LeaderRole, advance=advance)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def commits_alone() -> Context:
     """Records on the leader's disk count as committed."""
     return _commits(reached=lambda offsets, voters, flushed: flushed)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def commits_with_a_minority() -> Context:
     """Records count as committed with one voter less than a majority."""
     return _commits(
@@ -70,25 +71,25 @@ def commits_with_a_minority() -> Context:
     )
 
 
-@mutant("Raft 5.4.2, figure 8")
+@MUTANTS.register("Raft 5.4.2, figure 8")
 def commits_what_older_epochs_left() -> Context:
     """The high watermark does not wait for a record of the leader's own epoch."""
     return _commits(past=lambda reached, leader: True)
 
 
-@mutant("KAFKA-12619")
+@MUTANTS.register("KAFKA-12619")
 def commits_at_its_epochs_start() -> Context:
     """The high watermark may stop at the epoch's start, before its first record."""
     return _commits(past=lambda reached, leader: reached >= leader.start_offset)
 
 
-@mutant("KAFKA-10533")
+@MUTANTS.register("KAFKA-10533")
 def counts_what_it_has_not_synced() -> Context:
     """A leader counts its own records before they are on its disk."""
     return _commits(own=lambda node, leader: node.log.end_offset)
 
 
-@mutant("invariant 8")
+@MUTANTS.register("invariant 8")
 def observers_count() -> Context:
     """Observers count for the high watermark."""
 
@@ -107,13 +108,13 @@ def observers_count() -> Context:
     return together(_commits(offsets=with_observers), patched(Serving, _follow=advances))
 
 
-@mutant("KIP-853")
+@MUTANTS.register("KIP-853")
 def another_disk_counts_for_the_voter() -> Context:
     """A replica with a voter's id and another directory id counts as that voter."""
     return patched(VoterNode, is_key=lambda self, id, directory_id: self.id == id)
 
 
-@mutant("KAFKA-10533")
+@MUTANTS.register("KAFKA-10533")
 def gives_out_what_is_not_on_disk() -> Context:
     """Followers get records that the leader has not synced."""
 
@@ -126,7 +127,7 @@ def gives_out_what_is_not_on_disk() -> Context:
     return patched(responses, reply=reply)
 
 
-@mutant("KAFKA-12331")
+@MUTANTS.register("KAFKA-12331")
 def an_epoch_begins_at_offset_zero() -> Context:
     """The LEADER_CHANGE batch always has offset 0."""
     control_batch = batches.control_batch
@@ -138,7 +139,7 @@ def an_epoch_begins_at_offset_zero() -> Context:
     )
 
 
-@mutant("KAFKA-12376, 13148")
+@MUTANTS.register("KAFKA-12376, 13148")
 def only_the_first_batch_is_appended() -> Context:
     """Only the first batch of a proposal is appended, and all of its records are accepted."""
 
@@ -162,7 +163,7 @@ def only_the_first_batch_is_appended() -> Context:
     return patched(LeaderRole, propose=propose)
 
 
-@mutant("KAFKA-14996")
+@MUTANTS.register("KAFKA-14996")
 def refused_and_appended() -> Context:
     """A proposal of several batches is refused after the first is in the log."""
 
@@ -177,7 +178,7 @@ def refused_and_appended() -> Context:
     return patched(LeaderRole, propose=propose)
 
 
-@mutant("Kafka's epoch fencing of BatchAccumulator")
+@MUTANTS.register("Kafka's epoch fencing of BatchAccumulator")
 def proposals_of_older_epochs_are_taken() -> Context:
     """Records that the controller wrote for an older epoch are appended in the current one."""
 
@@ -191,7 +192,7 @@ def proposals_of_older_epochs_are_taken() -> Context:
     return patched(LeaderRole, propose=propose)
 
 
-@mutant("KIP-595")
+@MUTANTS.register("KIP-595")
 def acknowledges_when_appended() -> Context:
     """The controller gets the high watermark as soon as its records are in the log."""
 
@@ -204,7 +205,7 @@ def acknowledges_when_appended() -> Context:
     return patched(LeaderRole, propose=propose)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def fetch_positions_are_not_validated() -> Context:
     """A leader serves a Fetch without comparing the logs."""
     from gateway.quorum.replicated_log import VALID
@@ -212,7 +213,7 @@ def fetch_positions_are_not_validated() -> Context:
     return patched(ReplicatedLog, validate=lambda self, offset, epoch: VALID)
 
 
-@mutant("the text of KIP-595, FetchRequest step 3")
+@MUTANTS.register("the text of KIP-595, FetchRequest step 3")
 def diverging_epoch_as_the_text_has_it() -> Context:
     """DivergingEpoch is the largest epoch that is less than the fetcher's, not the largest that is
     not above it.
@@ -235,7 +236,7 @@ def diverging_epoch_as_the_text_has_it() -> Context:
     return patched(ReplicatedLog, validate=literal)
 
 
-@mutant("KIP-595")
+@MUTANTS.register("KIP-595")
 def offsets_are_compared_and_not_epochs() -> Context:
     """A Fetch below the leader's log end is valid, whatever its epoch."""
     from gateway.quorum.replicated_log import VALID
@@ -249,7 +250,7 @@ def offsets_are_compared_and_not_epochs() -> Context:
     return patched(ReplicatedLog, validate=by_offset)
 
 
-@mutant("KIP-595")
+@MUTANTS.register("KIP-595")
 def a_fetch_counts_before_logs_are_compared() -> Context:
     """The offset of a Fetch counts for the high watermark before the logs are compared."""
 
@@ -263,13 +264,13 @@ def a_fetch_counts_before_logs_are_compared() -> Context:
     return patched(Serving, _answer=answer)
 
 
-@mutant("KIP-853")
+@MUTANTS.register("KIP-853")
 def cut_off_voters_still_vote() -> Context:
     """A truncated KRAFT_VOTERS record stays in force."""
     return patched(VoterHistory, truncate_to=lambda self, offset: None)
 
 
-@mutant("Raft 4.1, KIP-853")
+@MUTANTS.register("Raft 4.1, KIP-853")
 def voters_are_old_after_a_snapshot() -> Context:
     """The voters of an installed snapshot are not read."""
 
@@ -282,19 +283,19 @@ def voters_are_old_after_a_snapshot() -> Context:
     return patched(VoterHistory, truncate_to_snapshot=truncate_to_snapshot)
 
 
-@mutant("KIP-853")
+@MUTANTS.register("KIP-853")
 def a_removed_leader_counts_itself() -> Context:
     """A leader that is no longer a voter still counts its own log."""
     return _commits()  # which counts it always
 
 
-@mutant("KIP-853")
+@MUTANTS.register("KIP-853")
 def majorities_are_counted_without_the_leader() -> Context:
     """Half of an even number of voters counts as a majority."""
     return patched(VoterSet, majority=property(lambda self: max(1, (len(self.nodes) + 1) // 2)))
 
 
-@mutant("Raft's single-server changes, 2015")
+@MUTANTS.register("Raft's single-server changes, 2015")
 def voters_change_before_the_epoch_is_established() -> Context:
     """A new leader changes the voters before a record of its own epoch is committed."""
 
@@ -309,7 +310,7 @@ def voters_change_before_the_epoch_is_established() -> Context:
     return patched(VoterChanges, _not_now=not_now)
 
 
-@mutant("KIP-853")
+@MUTANTS.register("KIP-853")
 def voters_change_twice_at_once() -> Context:
     """A change of the voters does not wait until the one before is committed."""
 
@@ -328,7 +329,7 @@ def voters_change_twice_at_once() -> Context:
     return patched(VoterChanges, _not_now=not_now)
 
 
-@mutant("etcd#20418")
+@MUTANTS.register("etcd#20418")
 def a_paused_leader_answers() -> Context:
     """A leader that was suspended serves a request before it checks its timers."""
 
@@ -346,7 +347,7 @@ def a_paused_leader_answers() -> Context:
     return patched(Raft, step=step)
 
 
-@mutant("KAFKA-13104, 14124")
+@MUTANTS.register("KAFKA-13104, 14124")
 def the_controller_is_not_deposed() -> Context:
     """A deposed leader's controller still waits for its proposals."""
     emit = Node.emit
@@ -358,7 +359,7 @@ def the_controller_is_not_deposed() -> Context:
     return patched(Node, emit=silent)
 
 
-@mutant("KAFKA-15100")
+@MUTANTS.register("KAFKA-15100")
 def diverging_answers_wait() -> Context:
     """A Fetch whose log diverges is parked like one without new records."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from gateway.base.leader_epochs import LeaderEpochs
 from gateway.quorum import batches, following, response_checks
@@ -17,12 +17,13 @@ from gateway.quorum.peers import Peers
 from gateway.quorum.replicated_log import ReplicatedLog
 from gateway.quorum.roles import Follower
 from kwire.records import iter_batches
-from tests.sim.mutants import mutant, patched, together
+from tests.sim.mutant_registry import Mutants, patched, together
 
 Context = AbstractContextManager[Any]
+MUTANTS: Final = Mutants()
 
 
-@mutant("KAFKA-10533")
+@MUTANTS.register("KAFKA-10533")
 def fetches_before_it_is_on_disk() -> Context:
     """The next Fetch, which acknowledges the records, does not wait for the disk."""
     emit = Node.emit
@@ -36,7 +37,7 @@ def fetches_before_it_is_on_disk() -> Context:
     return patched(Node, emit=at_once)
 
 
-@mutant("KAFKA-13884, 17332")
+@MUTANTS.register("KAFKA-13884, 17332")
 def observers_do_not_sync() -> Context:
     """An observer, which may be a voter soon, fetches on without waiting for its disk."""
     emit = Node.emit
@@ -50,7 +51,7 @@ def observers_do_not_sync() -> Context:
     return patched(Node, emit=at_once)
 
 
-@mutant("the text of KIP-595, FetchResponse step 2")
+@MUTANTS.register("the text of KIP-595, FetchResponse step 2")
 def truncates_to_the_leaders_offset() -> Context:
     """A follower truncates to the leader's offset without looking at its own epochs."""
     return patched(
@@ -58,7 +59,7 @@ def truncates_to_the_leaders_offset() -> Context:
     )
 
 
-@mutant("invariant 9")
+@MUTANTS.register("invariant 9")
 def truncates_what_is_committed() -> Context:
     """A diverging response truncates to the epoch before, even below the high watermark."""
 
@@ -77,13 +78,13 @@ def truncates_what_is_committed() -> Context:
     return patched(Following, _truncate_diverged=diverged)
 
 
-@mutant("KIP-595")
+@MUTANTS.register("KIP-595")
 def a_diverging_log_is_not_truncated() -> Context:
     """A follower whose log diverges does not truncate it."""
     return patched(Following, _truncate_diverged=lambda self, leaders, sender: None)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def late_divergence_counts() -> Context:
     """A diverging response is used late or twice, although the log has changed since."""
 
@@ -119,7 +120,7 @@ def late_divergence_counts() -> Context:
     )
 
 
-@mutant("invariant 8")
+@MUTANTS.register("invariant 8")
 def commits_what_it_does_not_have_yet() -> Context:
     """A follower adopts the leader's high watermark before it has the records."""
 
@@ -132,7 +133,7 @@ def commits_what_it_does_not_have_yet() -> Context:
     return patched(Following, advance=advance)
 
 
-@mutant("KAFKA-13884")
+@MUTANTS.register("KAFKA-13884")
 def commits_what_is_not_on_its_disk() -> Context:
     """A follower shows records before they are on its own disk."""
 
@@ -146,7 +147,7 @@ def commits_what_is_not_on_its_disk() -> Context:
     return patched(Following, advance=advance)
 
 
-@mutant("KAFKA-12460")
+@MUTANTS.register("KAFKA-12460")
 def high_watermark_follows_the_leader_down() -> Context:
     """A follower adopts the lower high watermark of a new leader."""
 
@@ -160,7 +161,7 @@ def high_watermark_follows_the_leader_down() -> Context:
     return patched(Following, advance=advance)
 
 
-@mutant("invariant 7")
+@MUTANTS.register("invariant 7")
 def everything_fetched_counts_as_committed() -> Context:
     """A follower counts all fetched records as committed."""
 
@@ -173,7 +174,7 @@ def everything_fetched_counts_as_committed() -> Context:
     return patched(Following, advance=advance)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def appends_late_responses() -> Context:
     """Records of a late response are appended at the current log end, from any leader."""
 
@@ -223,7 +224,7 @@ def appends_late_responses() -> Context:
     )
 
 
-@mutant("KAFKA-14618")
+@MUTANTS.register("KAFKA-14618")
 def a_snapshot_ends_one_record_early() -> Context:
     """The end offset of a snapshot is taken for the offset of its last record."""
 
@@ -235,7 +236,7 @@ def a_snapshot_ends_one_record_early() -> Context:
     return patched(ReplicatedLog, truncate_to_snapshot=truncate_to_snapshot)
 
 
-@mutant("KIP-630")
+@MUTANTS.register("KIP-630")
 def a_snapshot_has_no_epoch() -> Context:
     """The epoch of an installed snapshot is forgotten."""
 
@@ -247,13 +248,13 @@ def a_snapshot_has_no_epoch() -> Context:
     return patched(ReplicatedLog, truncate_to_snapshot=truncate_to_snapshot)
 
 
-@mutant("KAFKA-18723")
+@MUTANTS.register("KAFKA-18723")
 def crcs_are_not_checked() -> Context:
     """Fetched records are appended without a check of their CRC."""
     return patched(batches, iter_batches=lambda data, check_crc: iter_batches(data))
 
 
-@mutant("KIP-630")
+@MUTANTS.register("KIP-630")
 def a_fetch_below_the_log_start_gets_no_snapshot() -> Context:
     """A leader does not send a Fetch below its log start to a snapshot."""
     validate = ReplicatedLog.validate
@@ -265,7 +266,7 @@ def a_fetch_below_the_log_start_gets_no_snapshot() -> Context:
     return patched(ReplicatedLog, validate=log_only)
 
 
-@mutant("invariant 3")
+@MUTANTS.register("invariant 3")
 def truncation_keeps_epochs() -> Context:
     """The epochs of truncated records stay in the epoch cache."""
 
@@ -278,7 +279,7 @@ def truncation_keeps_epochs() -> Context:
     return patched(ReplicatedLog, truncate_to=truncate_to)
 
 
-@mutant("KAFKA-10533")
+@MUTANTS.register("KAFKA-10533")
 def truncation_forgets_what_is_on_disk() -> Context:
     """After a truncation, records count as durable before they are synced."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from gateway.quorum.relaying import Relaying
 from gateway.quorum.replicated_log import ValidOffsetAndEpoch
-from tests.sim.mutants import mutant, patched
+from tests.sim.mutant_registry import Mutants, patched
 
 Context = AbstractContextManager[Any]
+MUTANTS: Final = Mutants()
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def relay_tells_its_end_as_committed() -> Context:
     """A relay names the end of its own log as the high watermark, committed or not."""
 
@@ -22,7 +23,7 @@ def relay_tells_its_end_as_committed() -> Context:
     return patched(Relaying, _told=property(end))
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def relay_judges_as_a_leader() -> Context:
     """A relay lets an observer that is ahead of it truncate, as a leader would."""
 
@@ -32,7 +33,7 @@ def relay_judges_as_a_leader() -> Context:
     return patched(Relaying, _validate=judge)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def relay_gives_out_what_is_not_committed() -> Context:
     """A relay answers with all records that it has, and their end as committed."""
     answer = Relaying._answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from gateway.quorum import leader_role, upgrading
 from gateway.quorum.following import Following
@@ -14,12 +14,13 @@ from gateway.quorum.roles import Follower, Leader
 from gateway.quorum.voter_history import VoterHistory
 from gateway.quorum.voter_registration import VoterRegistration
 from gateway.quorum.voter_set import VoterNode, VoterSet
-from tests.sim.mutants import mutant, patched
+from tests.sim.mutant_registry import Mutants, patched
 
 Context = AbstractContextManager[Any]
+MUTANTS: Final = Mutants()
 
 
-@mutant("KIP-853")
+@MUTANTS.register("KIP-853")
 def upgrades_before_all_are_known() -> Context:
     """A voter that has not registered its directory goes into the log with the zero directory,
     which matches any.
@@ -37,7 +38,7 @@ def upgrades_before_all_are_known() -> Context:
     return patched(upgrading, _row=row, _why_not=lambda node, leader, id, version: None)
 
 
-@mutant("KIP-853")
+@MUTANTS.register("KIP-853")
 def upgrades_with_those_that_are_known() -> Context:
     """Voters that have not registered their directory are left out of the log."""
 
@@ -57,7 +58,7 @@ def upgrades_with_those_that_are_known() -> Context:
     return patched(leader_role, upgraded_voters=known)
 
 
-@mutant("KIP-853")
+@MUTANTS.register("KIP-853")
 def an_upgrade_counts_when_committed() -> Context:
     """Followers count the static voters until the upgrade is committed."""
 
@@ -84,7 +85,7 @@ def an_upgrade_counts_when_committed() -> Context:
     return patched(Following, _append=append, advance=advance)
 
 
-@mutant("KIP-853")
+@MUTANTS.register("KIP-853")
 def a_truncated_upgrade_stays() -> Context:
     """A truncated upgrade stays in force: the static voters do not return."""
 
@@ -99,7 +100,7 @@ def a_truncated_upgrade_stays() -> Context:
     return patched(VoterHistory, truncate_to=truncate_to)
 
 
-@mutant("KIP-853")
+@MUTANTS.register("KIP-853")
 def the_configuration_wins_after_a_restart() -> Context:
     """A node that restarts with static voters counts these instead of the voters in its log."""
 
@@ -114,7 +115,7 @@ def the_configuration_wins_after_a_restart() -> Context:
     return patched(VoterHistory, __init__=init)
 
 
-@mutant("KIP-853")
+@MUTANTS.register("KIP-853")
 def the_version_of_a_snapshot_is_not_read() -> Context:
     """The kraft.version of an installed snapshot is not read."""
 
@@ -127,7 +128,7 @@ def the_version_of_a_snapshot_is_not_read() -> Context:
     return patched(VoterHistory, truncate_to_snapshot=truncate_to_snapshot)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def voters_register_with_one_leader_only() -> Context:
     """A voter that registered with one leader does not register with the next."""
 
@@ -141,7 +142,7 @@ def voters_register_with_one_leader_only() -> Context:
     return patched(VoterRegistration, poll=poll)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def an_upgrade_is_forgotten() -> Context:
     """The records of the request are appended, but not the upgrade."""
     return patched(LeaderRole, _upgrade=lambda self, version: [])

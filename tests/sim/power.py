@@ -12,9 +12,9 @@ from typing import Final
 
 from tests.sim.kills import Kills
 from tests.sim.mutants import MUTANTS
-from tests.sim.schedule import run
+from tests.sim.schedules import QUORUMS
 
-KILLS: Final = Kills(Path(__file__).with_name("kills.json"), MUTANTS, run)
+KILLS: Final = Kills(Path(__file__).with_name("kills.json"), MUTANTS, QUORUMS)
 
 if __name__ == "__main__":
     sys.exit(KILLS.measure(sys.argv[1:]))

@@ -1,19 +1,40 @@
-"""Runs schedules by their seeds, and reduces failing ones to fewer faults."""
+"""Runs schedules by their seeds, and reduces failing ones to fewer faults.
+
+``Schedules`` does so for one kind of simulation: ``tests.sim.schedules`` has those of quorums,
+``tests.sim.brokers.schedules`` those of brokers.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
-from tests.sim.chance import Fault
+from tests.sim.chance import Chance, Fault
 from tests.sim.history import Violation
 from tests.sim.outcome import Outcome
-from tests.sim.scenario import SCENARIOS
-from tests.sim.scenarios import scenario_of
-from tests.sim.world import World
+
+
+class ScheduledScenario(Protocol):
+    """A family of schedules."""
+
+    @property
+    def name(self) -> str:
+        """Name of the scenario that a schedule repeats."""
+
+
+class ScheduledWorld(Protocol):
+    """A simulated cluster that runs one schedule."""
+
+    notes: list[str]
+    chance: Chance
+
+    @property
+    def scenario(self) -> ScheduledScenario: ...
+    def run(self) -> Outcome: ...
 
 
 class Failed(Exception):
@@ -24,35 +45,6 @@ class Failed(Exception):
     def __init__(self, seed: int, family: str, invariant: str, replay: str) -> None:
         super().__init__(f"{invariant}\nreplay: {replay}")
         self.seed, self.family, self.invariant = seed, family, invariant
-
-
-def replay_line(seed: int, family: str) -> str:
-    """The command that replays the schedule."""
-    return f"python -m tests.sim {seed} --family {family}"
-
-
-def world_of(
-    seed: int,
-    family: str | None = None,
-    *,
-    only: Sequence[Fault] | None = None,
-    noting: bool = False,
-) -> World:
-    """The world of a seed, in ``family`` or else in the family that the seed selects."""
-    return World(seed, SCENARIOS[family] if family else scenario_of(seed), only=only, noting=noting)
-
-
-def run(seed: int, family: str | None = None) -> Outcome:
-    """Run one schedule. Raises Failed for a violation and for an exception of the core."""
-    world = world_of(seed, family)
-    name = world.scenario.name
-    try:
-        return world.run()
-    except Violation as violation:
-        raise Failed(seed, name, str(violation), replay_line(seed, name)) from violation
-    except Exception as error:
-        what = f"0: {type(error).__name__}: {error}"
-        raise Failed(seed, name, what, replay_line(seed, name)) from error
 
 
 @dataclass
@@ -109,48 +101,87 @@ class Tally:
         )
 
 
-def run_many(seeds: Iterable[int], family: str | None = None) -> Tally:
-    """Run schedules one after the other. Raises Failed at the first that fails."""
-    tally, begun = Tally(), time.perf_counter()
-    for seed in seeds:
-        tally.add(run(seed, family))
-    tally.seconds = time.perf_counter() - begun
-    return tally
+class Schedules:
+    """The schedules of one kind of simulation.
 
-
-def shrink(
-    seed: int,
-    family: str | None,
-    report: Callable[[str], None] = lambda _text: None,
-    world_of: Callable[..., Any] = world_of,
-) -> list[Fault]:
-    """Find few faults with which the schedule still breaks the same invariant (delta debugging).
-    ``world_of`` makes the world of a schedule.
+    ``python -m MODULE`` replays them. ``world_of`` makes the world of a seed, in a family of
+    ``families`` or, for None, in the family that the seed selects; its keywords are ``only`` and
+    ``noting`` (see ``tests.sim.timeline.Timeline``).
     """
 
-    def number(only: Sequence[Fault] | None) -> tuple[str, list[Fault]]:
-        world = world_of(seed, family, only=only)
+    def __init__(
+        self, module: str, families: Mapping[str, Any], world_of: Callable[..., ScheduledWorld]
+    ) -> None:
+        self.module, self.families, self.world_of = module, families, world_of
+
+    def replay_line(self, seed: int, family: str) -> str:
+        """The command that replays the schedule."""
+        return f"python -m {self.module} {seed} --family {family}"
+
+    def run(self, seed: int, family: str | None = None) -> Outcome:
+        """Run one schedule. Raises Failed for a violation and for an exception of a core."""
+        world = self.world_of(seed, family)
+        name = world.scenario.name
+        try:
+            return world.run()
+        except Violation as violation:
+            invariant, cause = str(violation), violation
+            raise Failed(seed, name, invariant, self.replay_line(seed, name)) from cause
+        except Exception as error:
+            invariant = f"0: {type(error).__name__}: {error}"
+            raise Failed(seed, name, invariant, self.replay_line(seed, name)) from error
+
+    def run_many(self, seeds: Iterable[int], family: str | None = None) -> Tally:
+        """Run schedules one after the other. Raises Failed at the first that fails."""
+        tally, begun = Tally(), time.perf_counter()
+        for seed in seeds:
+            tally.add(self.run(seed, family))
+        tally.seconds = time.perf_counter() - begun
+        return tally
+
+    def shrink(
+        self,
+        seed: int,
+        family: str | None,
+        report: Callable[[str], None] = lambda _text: None,
+    ) -> list[Fault]:
+        """Find few faults with which the schedule still breaks the same invariant (delta
+        debugging).
+        """
+        wanted, faults = self._broken(seed, family, None)
+        size = max(1, len(faults) // 2)
+        while wanted and faults:
+            smaller = False
+            for begin in range(0, len(faults), size):
+                without = faults[:begin] + faults[begin + size :]
+                found, taken = self._broken(seed, family, without)
+                if found == wanted:
+                    faults, smaller = [fault for fault in without if fault in set(taken)], True
+                    report(f"{len(faults)} faults")
+                    break
+            if not smaller:
+                if size == 1:
+                    break
+                size = max(1, size // 2)
+        return faults
+
+    def _broken(
+        self, seed: int, family: str | None, only: Sequence[Fault] | None
+    ) -> tuple[str, list[Fault]]:
+        """The number of the invariant that breaks, "" for none, and the faults that happened."""
+        world = self.world_of(seed, family, only=only)
         try:
             world.run()
-        except Exception as error:
-            return (
-                str(error).split(":")[0] if isinstance(error, Violation) else "0"
-            ), world.chance.taken
+        except Violation as violation:
+            return str(violation).split(":")[0], world.chance.taken
+        except Exception:
+            return "0", world.chance.taken
         return "", world.chance.taken
 
-    wanted, faults = number(None)
-    size = max(1, len(faults) // 2)
-    while wanted and faults:
-        smaller = False
-        for begin in range(0, len(faults), size):
-            without = faults[:begin] + faults[begin + size :]
-            found, taken = number(without)
-            if found == wanted:
-                faults, smaller = [fault for fault in without if fault in set(taken)], True
-                report(f"{len(faults)} faults")
-                break
-        if not smaller:
-            if size == 1:
-                break
-            size = max(1, size // 2)
-    return faults
+
+def corpus(path: Path) -> Iterator[tuple[int, str]]:
+    """(seed, family) of each schedule of a file of schedules that failed once."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            seed, family, *_ = line.split()
+            yield int(seed), family

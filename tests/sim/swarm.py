@@ -8,7 +8,14 @@ of a few.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from random import Random
+
+
+def draw_rate(random: Random, most: float, chance: float = 0.5) -> float:
+    """The rate of a kind of fault: 0, or with this chance one up to ``most``, mostly small."""
+    value = random.random() ** 2 * most
+    return value if random.random() < chance else 0.0
 
 
 @dataclass(slots=True)
@@ -41,10 +48,7 @@ class Faults:
     def draw(cls, random: Random) -> Faults:
         """Choose the kinds and their rates."""
 
-        def some(most: float, chance: float = 0.5) -> float:
-            value = random.random() ** 2 * most
-            return value if random.random() < chance else 0.0
-
+        some = partial(draw_rate, random)
         return cls(
             lose=some(0.3),
             twice=some(0.5),

@@ -8,30 +8,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim import mutants, power
-from tests.sim.kills import require_bug
-from tests.sim.schedule import Failed, run
+from tests.sim.mutants import MUTANTS
+from tests.sim.power import KILLS
 
 #: The most schedules for a bug that the schedule of ``kills.json`` no longer finds.
 _SCHEDULES_MAX = 2000
 
 
 def test_kills_json_names_every_seeded_bug() -> None:
-    assert set(power.KILLS.known()) == set(mutants.MUTANTS)
-    assert len(mutants.MUTANTS) >= 80
+    assert set(KILLS.known()) == set(MUTANTS)
+    assert len(MUTANTS) >= 80
 
 
-@pytest.mark.parametrize("name", mutants.MUTANTS)
+@pytest.mark.parametrize("name", MUTANTS)
 def test_seeded_bug_makes_its_schedule_fail(name: str) -> None:
-    kill = power.KILLS.known()[name]
-    with mutants.put_in(name):
-        try:
-            run(kill.seed, kill.family)
-        except Failed as failed:
-            require_bug(failed)
-        else:
-            assert power.KILLS.find(name, _SCHEDULES_MAX), (
-                f"{_SCHEDULES_MAX} schedules do not find it: {mutants.MUTANTS[name].sentence}"
-            )
-            return
-    run(kill.seed, kill.family)  # without the bug the schedule succeeds
+    KILLS.check(name, _SCHEDULES_MAX)

@@ -11,16 +11,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.sim import mutants
 from tests.sim.history import Violation
+from tests.sim.mutants import MUTANTS
 from tests.sim.scenario import SCENARIOS
 from tests.sim.scenarios import scenario_of
-from tests.sim.schedule import Failed, Tally, replay_line, run, shrink, world_of
+from tests.sim.schedule import Failed, Tally, corpus
+from tests.sim.schedules import QUORUMS
 
 SCHEDULES = int(os.environ.get("KWIRE_SIM_SCHEDULES", "120"))
 PROCESSES = 2
@@ -28,21 +28,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CORPUS = Path(__file__).with_name("corpus.txt")
 
 
-def corpus() -> Iterator[tuple[int, str]]:
-    """(seed, family) of each schedule that failed once."""
-    for line in CORPUS.read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith("#"):
-            seed, family, *_ = line.split()
-            yield int(seed), family
-
-
 @pytest.mark.timeout(600)
 def test_random_schedules_keep_the_invariants(capsys: pytest.CaptureFixture[str]) -> None:
     """Each of two processes runs half of the seeds."""
     share = SCHEDULES // PROCESSES
     code = (
-        "import sys; from tests.sim.schedule import run_many; "
-        "print(run_many(range(*map(int, sys.argv[1:]))).as_json())"
+        "import sys; from tests.sim.schedules import QUORUMS; "
+        "print(QUORUMS.run_many(range(*map(int, sys.argv[1:]))).as_json())"
     )
     running = [
         subprocess.Popen(
@@ -65,21 +57,24 @@ def test_random_schedules_keep_the_invariants(capsys: pytest.CaptureFixture[str]
     assert tally.leaders > 2 * tally.schedules
 
 
-@pytest.mark.parametrize(("seed", "family"), list(corpus()))
+@pytest.mark.parametrize(("seed", "family"), list(corpus(CORPUS)))
 def test_schedule_of_the_corpus_succeeds(seed: int, family: str) -> None:
-    run(seed, family)
+    QUORUMS.run(seed, family)
 
 
 @pytest.mark.parametrize("family", SCENARIOS)
 def test_family_is_selected_by_some_seed_and_succeeds(family: str) -> None:
     assert any(scenario_of(seed).name == family for seed in range(100))
-    run(7, family)
+    QUORUMS.run(7, family)
 
 
 def test_seed_gives_the_same_trace_in_processes_with_other_hash_seeds() -> None:
     seeds = range(8)
-    expected = [run(seed).hash for seed in seeds]
-    code = f"from tests.sim.schedule import run; print([run(seed).hash for seed in {seeds!r}])"
+    expected = [QUORUMS.run(seed).hash for seed in seeds]
+    code = (
+        "from tests.sim.schedules import QUORUMS as schedules; "
+        f"print([schedules.run(seed).hash for seed in {seeds!r}])"
+    )
     for hash_seed in ("0", "4711"):
         other = subprocess.run(
             [sys.executable, "-c", code],
@@ -94,24 +89,24 @@ def test_seed_gives_the_same_trace_in_processes_with_other_hash_seeds() -> None:
 
 def test_replay_that_allows_all_taken_faults_gives_the_same_trace() -> None:
     for seed in range(6):
-        world = world_of(seed)
+        world = QUORUMS.world_of(seed)
         whole = world.run()
-        assert world_of(seed, only=world.chance.taken).run().hash == whole.hash
+        assert QUORUMS.world_of(seed, only=world.chance.taken).run().hash == whole.hash
 
 
 def test_failing_schedule_prints_its_replay_and_shrinks_to_faults_that_still_fail() -> None:
-    with mutants.put_in("commits_alone"):
+    with MUTANTS.put_in("commits_alone"):
         for seed in range(200):
             try:
-                run(seed)
+                QUORUMS.run(seed)
             except Failed as failed:
-                assert replay_line(seed, failed.family) in str(failed)
-                world = world_of(seed)
+                assert QUORUMS.replay_line(seed, failed.family) in str(failed)
+                world = QUORUMS.world_of(seed)
                 with pytest.raises(Violation, match=re.escape(failed.invariant)):
                     world.run()
-                fewer = shrink(seed, None)
+                fewer = QUORUMS.shrink(seed, None)
                 assert len(fewer) < len(world.chance.taken)
                 with pytest.raises(Violation):
-                    world_of(seed, only=fewer).run()
+                    QUORUMS.world_of(seed, only=fewer).run()
                 return
     pytest.fail("none of 200 schedules fails")

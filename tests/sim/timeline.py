@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from tests.sim import chance
 from tests.sim.chance import Chance, Fault
 from tests.sim.history import Violation
+from tests.sim.outcome import Outcome
 
 #: A schedule with more events is no short one: something spins.
 EVENTS_MAX = 60_000
@@ -43,17 +44,28 @@ class Links(Protocol):
     cut: set[tuple[int, int]]
 
 
+class Checker(Protocol):
+    """The part of a checker that the outcome reports."""
+
+    @property
+    def acked(self) -> int: ...
+    @property
+    def leaders(self) -> int: ...
+
+
 _Process = TypeVar("_Process", bound=Process)
 
 
 class Timeline(Generic[_Process]):
     """``only``: the faults that may happen, None for all. ``noting``: keep a trace in ``notes``.
 
-    A subclass sets ``nodes``, ``network`` and ``slow_disk``, the probability of a slow sync.
+    A subclass sets ``nodes``, ``network``, ``checker`` and ``slow_disk``, the probability of a
+    slow sync.
     """
 
     nodes: list[_Process]
     network: Links
+    checker: Checker
 
     def __init__(
         self, seed: int, *, only: Collection[Fault] | None = None, noting: bool = False
@@ -62,6 +74,7 @@ class Timeline(Generic[_Process]):
         self.random = Random(seed)
         self.chance = Chance(seed, only)
         self.now = 0.0
+        self.recovery_s = -1.0
         self.events = 0
         self.trace: list[tuple[Any, ...]] = []
         self.notes: list[str] = []
@@ -75,6 +88,15 @@ class Timeline(Generic[_Process]):
         raise NotImplementedError
 
     # --- time
+
+    def outcome_of(self, play: Iterator[float]) -> Outcome:
+        """Play the scenario to its end."""
+        self.play(play)
+        hashed = self.run_events()
+        checker, taken = self.checker, self.chance.taken
+        return Outcome(
+            self.events, hashed, checker.acked, checker.leaders, self.recovery_s, len(taken)
+        )
 
     def run_events(self) -> str:
         """Call everything that is scheduled until the scenario is over; return the hash of the

@@ -39,6 +39,7 @@ class World(Timeline[Node]):
     """
 
     network: Network
+    checker: Checker
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class World(Timeline[Node]):
         self.network = Network(self)
         self.checker = Checker(self.nodes)
         self.answers: list[tuple[Message, Message]] = []  #: to clients: request, answer
-        self.healed_at = self.recovered_at = self.recovery_s = -1.0
+        self.healed_at = self.recovered_at = -1.0
         self.cluster_id = CLUSTER_ID
         self.wiped: tuple[Node, Uuid] | None = (
             None  #: the node that lost a disk, and that disk's directory id
@@ -76,17 +77,7 @@ class World(Timeline[Node]):
             self.at(
                 self.random.random() * self.scenario.starts_within_s, partial(self.restart, node)
             )
-        self.play(self.scenario.play(self))
-        hashed = self.run_events()
-        checker = self.checker
-        return Outcome(
-            self.events,
-            hashed,
-            checker.acked,
-            checker.leaders,
-            self.recovery_s,
-            len(self.chance.taken),
-        )
+        return self.outcome_of(self.scenario.play(self))
 
     @property
     def slow_disk(self) -> float:

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import sys
 
-from tests.sim.brokers.families import FAMILIES
 from tests.sim.brokers.mutants import MUTANTS
-from tests.sim.brokers.schedule import run_many, world_of
+from tests.sim.brokers.schedules import BROKERS
 from tests.sim.command_line import main
 
 if __name__ == "__main__":
-    sys.exit(main("tests.sim.brokers", __doc__ or "", FAMILIES, MUTANTS, run_many, world_of))
+    sys.exit(main(BROKERS, MUTANTS, __doc__ or ""))

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from tests.sim.brokers import power
-from tests.sim.brokers.schedule import run_many
 from tests.sim.campaign import Campaign
 
 BROKERS: Final = Campaign(
     power.KILLS,
-    run_many,
     ["gateway/broker", "gateway/controller"],
     Path(__file__).with_name("runs.jsonl"),
     "docs/broker-simulation.md",

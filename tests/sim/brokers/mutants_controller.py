@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from gateway.controller import isr_change, leader_election, partition_changes
 from gateway.controller.apis import broker_heartbeat, broker_registration
@@ -11,10 +11,10 @@ from gateway.controller.partition_change import Election, _Change, _Elected
 from gateway.controller.sessions import Sessions
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from tests.sim.brokers.controllers import ControllerProcess
-from tests.sim.brokers.mutants import mutant
-from tests.sim.mutants import patched, together
+from tests.sim.mutant_registry import Mutants, patched, together
 
 Context = AbstractContextManager[Any]
+MUTANTS: Final = Mutants()
 
 
 def _nothing(*args: Any, **named: Any) -> Any:
@@ -26,7 +26,7 @@ def _nothing(*args: Any, **named: Any) -> Any:
 # --- elections
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def any_live_replica_may_lead() -> Context:
     """A replica that is not in sync is elected, whatever the topic's configuration."""
 
@@ -43,14 +43,14 @@ def any_live_replica_may_lead() -> Context:
     return patched(_Change, _may_lead=may_lead, _elected=elected)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def elections_are_always_unclean() -> Context:
     """unclean.leader.election.enable counts as true."""
     changes = partition_changes.PartitionChanges
     return patched(changes, election=lambda self, topic_id: Election.UNCLEAN)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def preferred_replicas_lead_without_being_in_sync() -> Context:
     """The election of the preferred leader does not ask whether it is in sync."""
 
@@ -66,7 +66,7 @@ def preferred_replicas_lead_without_being_in_sync() -> Context:
     return patched(_Change, _elected=elected)
 
 
-@mutant("KIP-966")
+@MUTANTS.register("KIP-966")
 def eligible_replicas_stay_eligible() -> Context:
     """A replica that left the ISR may lead for ever."""
 
@@ -82,7 +82,7 @@ def eligible_replicas_stay_eligible() -> Context:
     return together(patched(_Change, _count_eligible=count), short)
 
 
-@mutant("KIP-966")
+@MUTANTS.register("KIP-966")
 def eligible_after_power_loss() -> Context:
     """A replica stays eligible although its broker has not shut down cleanly."""
 
@@ -95,13 +95,13 @@ def eligible_after_power_loss() -> Context:
     return patched(_Change, _count_eligible=count)
 
 
-@mutant("KAFKA-14139")
+@MUTANTS.register("KAFKA-14139")
 def a_restart_keeps_the_broker_in_sync() -> Context:
     """A broker that registers a new incarnation stays in the ISRs that it was in."""
     return patched(broker_registration, on_restart=_nothing)
 
 
-@mutant("KIP-631")
+@MUTANTS.register("KIP-631")
 def fenced_brokers_keep_leading() -> Context:
     """Nothing moves away from a broker that is fenced."""
     from gateway.controller import brokers
@@ -109,7 +109,7 @@ def fenced_brokers_keep_leading() -> Context:
     return patched(brokers, on_fenced=_nothing)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def fenced_brokers_may_lead() -> Context:
     """A broker without a session is elected like any other."""
     from gateway.controller.nodes import Nodes
@@ -117,7 +117,7 @@ def fenced_brokers_may_lead() -> Context:
     return patched(Nodes, is_active=lambda self, node_id: True)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def elections_keep_the_leader_epoch() -> Context:
     """A new leader has the leader epoch of the one before it."""
     from kwire.cluster.entities import partitions
@@ -147,7 +147,7 @@ def _merging() -> list[Any]:
     ]
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def unfenced_brokers_take_no_leadership() -> Context:
     """A broker that is unfenced is not elected for partitions without a leader."""
     return patched(broker_heartbeat, on_unfenced=_nothing)
@@ -156,13 +156,13 @@ def unfenced_brokers_take_no_leadership() -> Context:
 # --- changes of the ISR
 
 
-@mutant("KIP-903, KAFKA-14139")
+@MUTANTS.register("KIP-903, KAFKA-14139")
 def broker_epochs_of_the_isr_are_not_compared() -> Context:
     """A broker joins an ISR although it has restarted since it was caught up."""
     return patched(isr_change, _is_eligible=lambda replica, context: True)
 
 
-@mutant("KIP-497")
+@MUTANTS.register("KIP-497")
 def isr_changes_of_any_epoch() -> Context:
     """An ISR change is taken from a leader of an older epoch, or one that has missed a change."""
 
@@ -172,7 +172,7 @@ def isr_changes_of_any_epoch() -> Context:
     return patched(isr_change, _check_epochs=check, _check_isr=lambda isr, state, before: None)
 
 
-@mutant("KIP-497")
+@MUTANTS.register("KIP-497")
 def partition_epochs_are_not_compared() -> Context:
     """An ISR change is taken from a leader that has not seen the newest one."""
     check = isr_change._check_epochs
@@ -183,7 +183,7 @@ def partition_epochs_are_not_compared() -> Context:
     return patched(isr_change, _check_epochs=checked)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def the_isr_loses_its_members_one_too_many() -> Context:
     """An ISR change that adds a replica removes the last one before it."""
     alter = isr_change.alter
@@ -204,7 +204,7 @@ def the_isr_loses_its_members_one_too_many() -> Context:
 # --- reassignments
 
 
-@mutant("KIP-455")
+@MUTANTS.register("KIP-455")
 def reassignments_end_at_once() -> Context:
     """A reassignment ends before the replicas that it adds are in sync."""
 
@@ -217,7 +217,7 @@ def reassignments_end_at_once() -> Context:
     return patched(_Change, _complete_reassignment=complete)
 
 
-@mutant("KIP-455")
+@MUTANTS.register("KIP-455")
 def reassignments_never_end() -> Context:
     """Replicas that a reassignment removes stay."""
     return patched(_Change, _complete_reassignment=lambda self: None)
@@ -226,13 +226,13 @@ def reassignments_never_end() -> Context:
 # --- brokers and controllers
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def sessions_never_end() -> Context:
     """A broker that sends no heartbeats is not fenced."""
     return patched(Sessions, expired=lambda self, now_ms: None)
 
 
-@mutant("KIP-631")
+@MUTANTS.register("KIP-631")
 def shutdown_before_leaders_have_moved() -> Context:
     """A broker may shut down while it leads partitions."""
     return patched(
@@ -242,7 +242,7 @@ def shutdown_before_leaders_have_moved() -> Context:
     )
 
 
-@mutant("KAFKA-14457, 15048")
+@MUTANTS.register("KAFKA-14457, 15048")
 def proposals_of_an_old_leadership_stay() -> Context:
     """A controller that leads again decides on what it had proposed before, committed or not."""
     lead = ControllerProcess.lead
@@ -258,7 +258,7 @@ def proposals_of_an_old_leadership_stay() -> Context:
     return patched(ControllerProcess, lead=again)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def answers_before_the_commit() -> Context:
     """The controller answers before its records are committed."""
 
@@ -271,7 +271,7 @@ def answers_before_the_commit() -> Context:
     return patched(ControllerProcess, _answer_later=answer)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def a_replaced_controller_still_commits() -> Context:
     """A controller commits what it proposes after another was elected."""
 
@@ -287,7 +287,7 @@ def a_replaced_controller_still_commits() -> Context:
     return patched(ControllerProcess, _commit=commit, _commit_later=commit_later)
 
 
-@mutant("KAFKA-7128")
+@MUTANTS.register("KAFKA-7128")
 def a_fenced_broker_stays_in_sync() -> Context:
     """A fenced broker loses its leaderships, and stays in the ISR."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from gateway.base.leader_epochs import LeaderEpochs, end_offset_for
 from gateway.broker.replica.fetcher import Fetcher
@@ -11,12 +11,12 @@ from gateway.broker.replica.followed import Position, StartAt, Status, Truncate
 from tests.sim.brokers import following
 from tests.sim.brokers.broker import Broker
 from tests.sim.brokers.following import SourceFetcher
-from tests.sim.brokers.mutants import mutant
 from tests.sim.brokers.partition_log import PartitionLog
 from tests.sim.brokers.replica import Replica
-from tests.sim.mutants import patched
+from tests.sim.mutant_registry import Mutants, patched
 
 Context = AbstractContextManager[Any]
+MUTANTS: Final = Mutants()
 
 _follow = Replica.follow
 _append = Replica.append_as_follower
@@ -26,7 +26,7 @@ _truncate_to = PartitionLog.truncate_to
 # --- truncation
 
 
-@mutant("KIP-101")
+@MUTANTS.register("KIP-101")
 def truncates_to_the_high_watermark() -> Context:
     """A follower cuts its log to its high watermark when a new leader begins, as before KIP-101."""
 
@@ -39,7 +39,7 @@ def truncates_to_the_high_watermark() -> Context:
     return patched(Replica, follow=follow)
 
 
-@mutant("KIP-279")
+@MUTANTS.register("KIP-279")
 def truncates_to_the_leaders_end() -> Context:
     """A follower cuts at the end of the leader's epoch, although it has an older one there."""
 
@@ -49,7 +49,7 @@ def truncates_to_the_leaders_end() -> Context:
     return patched(following, truncation_target=target)
 
 
-@mutant("KIP-595's text")
+@MUTANTS.register("KIP-595's text")
 def truncates_to_the_start_of_an_epoch() -> Context:
     """A follower cuts to the end of its epoch before the leader's, also if it has that one."""
 
@@ -60,7 +60,7 @@ def truncates_to_the_start_of_an_epoch() -> Context:
     return patched(following, truncation_target=target)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def truncates_to_its_own_end_of_the_epoch() -> Context:
     """A follower keeps its epoch as a whole, where the leader's ends before."""
 
@@ -71,7 +71,7 @@ def truncates_to_its_own_end_of_the_epoch() -> Context:
     return patched(following, truncation_target=target)
 
 
-@mutant("KAFKA-9807")
+@MUTANTS.register("KAFKA-9807")
 def truncation_keeps_epochs() -> Context:
     """The epochs of records that were cut off stay in the cache."""
 
@@ -82,13 +82,13 @@ def truncation_keeps_epochs() -> Context:
     return patched(PartitionLog, truncate_to=truncate_to)
 
 
-@mutant("broker.md 7: a truncation that acts on another task's target")
+@MUTANTS.register("broker.md 7: a truncation that acts on another task's target")
 def steps_of_an_older_epoch_are_carried_out() -> Context:
     """A step that was decided under an earlier leader is carried out under the next one."""
     return patched(Fetcher, is_current=lambda self, one: True)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def a_broker_that_leads_is_truncated() -> Context:
     """A step of a fetcher is carried out after the broker has become leader."""
 
@@ -107,7 +107,7 @@ def a_broker_that_leads_is_truncated() -> Context:
 # --- epochs of a follower's log
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def fetches_without_its_last_epoch() -> Context:
     """A Fetch does not name the epoch of the follower's last record."""
 
@@ -117,7 +117,7 @@ def fetches_without_its_last_epoch() -> Context:
     return patched(following, position_of=position)
 
 
-@mutant("KIP-101")
+@MUTANTS.register("KIP-101")
 def names_the_leaders_epoch_for_its_own() -> Context:
     """A Fetch names the epoch of the leader as that of the follower's last record."""
 
@@ -127,7 +127,7 @@ def names_the_leaders_epoch_for_its_own() -> Context:
     return patched(following, position_of=position)
 
 
-@mutant("broker.md 7: an epoch cache entry assigned at the wrong offset")
+@MUTANTS.register("broker.md 7: an epoch cache entry assigned at the wrong offset")
 def epochs_begin_one_batch_late() -> Context:
     """The cache has an epoch from the end of its first batch on."""
     assign = LeaderEpochs.assign
@@ -138,7 +138,7 @@ def epochs_begin_one_batch_late() -> Context:
     return patched(LeaderEpochs, assign=late)
 
 
-@mutant("KAFKA-8896")
+@MUTANTS.register("KAFKA-8896")
 def appended_epochs_are_not_noted() -> Context:
     """A follower does not note the epochs of what it appends."""
 
@@ -152,7 +152,7 @@ def appended_epochs_are_not_noted() -> Context:
 # --- offsets and sessions
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def out_of_range_starts_anew() -> Context:
     """A follower whose offset is not in the leader's log throws its own away."""
 
@@ -162,13 +162,13 @@ def out_of_range_starts_anew() -> Context:
     return patched(Fetcher, located=located)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def out_of_range_keeps_the_log() -> Context:
     """A follower behind the leader's log start goes on from its own end."""
     return patched(Fetcher, located=lambda self, one, start, end: None)
 
 
-@mutant("KIP-227")
+@MUTANTS.register("KIP-227")
 def new_offsets_are_not_sent() -> Context:
     """A session's next request does not name a partition whose offset has moved."""
 
@@ -181,7 +181,7 @@ def new_offsets_are_not_sent() -> Context:
     return patched(Fetcher, positioned=positioned)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def answers_count_for_partitions_that_changed() -> Context:
     """The answer to a request is appended although the partition has another position since."""
     step = Fetcher._step
@@ -200,13 +200,13 @@ def answers_count_for_partitions_that_changed() -> Context:
     return patched(Fetcher, answered=answered)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def one_error_stops_the_partition() -> Context:
     """A partition with an error is not fetched again."""
     return patched(Fetcher, back_off=lambda self, one, now: self._leave(one, Status.STOPPED))
 
 
-@mutant("KIP-903")
+@MUTANTS.register("KIP-903")
 def fetches_without_its_broker_epoch() -> Context:
     """A Fetch does not name the follower's broker epoch."""
     request = Fetcher.request
@@ -220,7 +220,7 @@ def fetches_without_its_broker_epoch() -> Context:
 # --- the high watermark of a follower
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def follower_takes_any_high_watermark() -> Context:
     """A follower's high watermark is the leader's, also beyond its own log."""
 
@@ -232,7 +232,7 @@ def follower_takes_any_high_watermark() -> Context:
     return patched(Replica, append_as_follower=append)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def follower_shows_its_whole_log() -> Context:
     """A follower gives consumers everything that it has."""
 
@@ -242,7 +242,7 @@ def follower_shows_its_whole_log() -> Context:
     return patched(Replica, append_as_follower=append)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def high_watermark_survives_truncation() -> Context:
     """A replica that is cut below its high watermark keeps it."""
 
@@ -257,7 +257,7 @@ def high_watermark_survives_truncation() -> Context:
     return patched(Replica, truncate=truncate)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def a_new_leader_takes_its_log_for_committed() -> Context:
     """A replica that becomes leader takes the end of its log for the high watermark."""
 
@@ -273,7 +273,7 @@ def a_new_leader_takes_its_log_for_committed() -> Context:
 # --- the broker
 
 
-@mutant("KIP-631")
+@MUTANTS.register("KIP-631")
 def acts_on_the_image_of_its_predecessor() -> Context:
     """A broker that restarts acts on records that are older than its registration."""
     start = Broker.on_start
@@ -285,7 +285,7 @@ def acts_on_the_image_of_its_predecessor() -> Context:
     return patched(Broker, on_start=on_start)
 
 
-@mutant("KIP-966")
+@MUTANTS.register("KIP-966")
 def claims_a_clean_shutdown() -> Context:
     """A broker that lost its power reports the epoch of a clean shutdown."""
     lose = Broker.lose_power
@@ -298,7 +298,7 @@ def claims_a_clean_shutdown() -> Context:
     return patched(Broker, lose_power=lose_power)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def the_end_of_a_log_is_kept_at_power_loss() -> Context:
     """After power loss the leader epochs and producers are those of the log before it."""
     lose = PartitionLog.lose_power

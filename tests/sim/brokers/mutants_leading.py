@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from gateway.broker.replica.follower_state import FollowerState
 from gateway.broker.replica.isr import Altered, CommittedIsr, Proposal
@@ -12,11 +12,11 @@ from kwire.protocol import ErrorCode
 from tests.sim.brokers.alter_partitions import AlterPartitions
 from tests.sim.brokers.fetching import FollowerFetches
 from tests.sim.brokers.messages import Consumed, Produced
-from tests.sim.brokers.mutants import mutant
 from tests.sim.brokers.replica import ENTRIES_MAX, Replica
-from tests.sim.mutants import patched, together
+from tests.sim.mutant_registry import Mutants, patched, together
 
 Context = AbstractContextManager[Any]
+MUTANTS: Final = Mutants()
 
 _advance = Leader._advance
 _lead = Leader.lead
@@ -45,19 +45,19 @@ def _commits(end: Any, *, minimum: bool = True, monotonic: bool = True) -> Conte
 # --- the high watermark
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def commits_alone() -> Context:
     """Records in the leader's log count as committed."""
     return _commits(lambda leader: leader.end_offset)
 
 
-@mutant("KIP-497")
+@MUTANTS.register("KIP-497")
 def commits_without_those_that_join() -> Context:
     """A replica that is proposed for the ISR does not count for the high watermark yet."""
     return _commits(lambda leader: _lowest(leader, leader.state.isr))
 
 
-@mutant("broker.md 7: a shrink applied before the controller agreed")
+@MUTANTS.register("broker.md 7: a shrink applied before the controller agreed")
 def commits_without_those_that_may_leave() -> Context:
     """A replica that is proposed to leave the ISR no longer counts for the high watermark."""
 
@@ -70,13 +70,13 @@ def commits_without_those_that_may_leave() -> Context:
     return _commits(wanted)
 
 
-@mutant("Kafka before KIP-966")
+@MUTANTS.register("Kafka before KIP-966")
 def commits_below_min_isr() -> Context:
     """The high watermark advances while fewer replicas than min.insync.replicas are in sync."""
     return _commits(lambda leader: _lowest(leader, leader.state.maximal), minimum=False)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def commits_with_the_fastest() -> Context:
     """The high watermark is where the fastest of the followers in sync is."""
 
@@ -91,7 +91,7 @@ def commits_with_the_fastest() -> Context:
     return _commits(fastest)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def high_watermark_goes_back() -> Context:
     """The high watermark falls when a follower with less joins."""
 
@@ -101,7 +101,7 @@ def high_watermark_goes_back() -> Context:
     return _commits(lowest, monotonic=False)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def followers_count_from_the_start() -> Context:
     """A follower that has not fetched from this leader counts as one that has everything."""
 
@@ -115,7 +115,7 @@ def followers_count_from_the_start() -> Context:
     return patched(Leader, lead=lead)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def sent_counts_as_fetched() -> Context:
     """Records that a follower is sent count as replicated, before it asks for more."""
     fetched = FollowerState.fetched
@@ -131,7 +131,7 @@ def sent_counts_as_fetched() -> Context:
 # --- the ISR
 
 
-@mutant("KAFKA-7128, KIP-497")
+@MUTANTS.register("KAFKA-7128, KIP-497")
 def joins_at_the_high_watermark() -> Context:
     """A follower joins the ISR at the high watermark, without the records below the start of the
     leader's epoch.
@@ -148,7 +148,7 @@ def joins_at_the_high_watermark() -> Context:
     return patched(Leader, _expansion=expansion)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def joins_at_any_offset() -> Context:
     """A follower joins the ISR as soon as it fetches."""
 
@@ -163,7 +163,7 @@ def joins_at_any_offset() -> Context:
     return patched(Leader, _expansion=expansion)
 
 
-@mutant("KIP-903")
+@MUTANTS.register("KIP-903")
 def joins_without_broker_epochs() -> Context:
     """The leader names no broker epochs, and lets a broker join that has restarted since it was
     caught up.
@@ -178,7 +178,7 @@ def joins_without_broker_epochs() -> Context:
     return patched(Leader, _is_eligible=eligible, _epoch_of=epoch_of)
 
 
-@mutant("broker.md 7: progress kept by ISR instead of by replica set")
+@MUTANTS.register("broker.md 7: progress kept by ISR instead of by replica set")
 def knows_followers_of_the_isr_only() -> Context:
     """The leader keeps no progress of a replica that is not in the ISR, which never returns."""
 
@@ -189,7 +189,7 @@ def knows_followers_of_the_isr_only() -> Context:
     return patched(Leader, lead=lead)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def older_records_count() -> Context:
     """A record of the image that is older than an answer of the controller replaces it."""
 
@@ -200,7 +200,7 @@ def older_records_count() -> Context:
     return patched(Leader, lead=lead)
 
 
-@mutant("KAFKA-13091")
+@MUTANTS.register("KAFKA-13091")
 def lost_answers_end_proposals() -> Context:
     """A proposal whose answer is lost counts as refused, although the controller may have taken
     it.
@@ -225,7 +225,7 @@ def lost_answers_end_proposals() -> Context:
     return patched(AlterPartitions, _answered=forget)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def refused_proposals_stay() -> Context:
     """A proposal that the controller refuses, and will refuse again, stays pending."""
 
@@ -237,7 +237,7 @@ def refused_proposals_stay() -> Context:
     return patched(Leader, on_altered=altered)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def accepted_proposals_stay() -> Context:
     """A record of the image with the new ISR does not end the proposal, and answers do not
     either.
@@ -255,7 +255,7 @@ def accepted_proposals_stay() -> Context:
     return patched(Leader, on_altered=altered, lead=lead)
 
 
-@mutant("KIP-497")
+@MUTANTS.register("KIP-497")
 def proposals_name_no_partition_epoch() -> Context:
     """A change of the ISR is asked for with the partition epoch of the leader's election."""
     propose = Leader._propose
@@ -270,7 +270,7 @@ def proposals_name_no_partition_epoch() -> Context:
     return patched(Leader, _propose=old)
 
 
-@mutant("broker.md 7: an AlterPartition that goes to a broker")
+@MUTANTS.register("broker.md 7: an AlterPartition that goes to a broker")
 def proposals_go_to_a_broker() -> Context:
     """A change of the ISR is sent to a broker instead of to the controller: no answer comes."""
 
@@ -283,7 +283,7 @@ def proposals_go_to_a_broker() -> Context:
 # --- fetches
 
 
-@mutant("KAFKA-8052, KIP-320")
+@MUTANTS.register("KAFKA-8052, KIP-320")
 def followers_of_any_epoch() -> Context:
     """A leader serves Fetch requests of other leader epochs."""
 
@@ -295,7 +295,7 @@ def followers_of_any_epoch() -> Context:
     return patched(FollowerFetches, fault=staticmethod(fault))
 
 
-@mutant("KIP-903")
+@MUTANTS.register("KIP-903")
 def fetches_of_replaced_brokers_count() -> Context:
     """A Fetch of a process that was replaced counts for its successor."""
 
@@ -314,7 +314,7 @@ def fetches_of_replaced_brokers_count() -> Context:
     return patched(Leader, check_follower=check, _is_eligible=any_epoch)
 
 
-@mutant("KAFKA-6361, KIP-279")
+@MUTANTS.register("KAFKA-6361, KIP-279")
 def divergence_is_not_compared() -> Context:
     """A leader does not compare the epoch of a follower's last record with its own log."""
     from tests.sim.brokers import fetching
@@ -322,7 +322,7 @@ def divergence_is_not_compared() -> Context:
     return patched(fetching, _diverging=lambda replica, wanted: None)
 
 
-@mutant("KIP-101")
+@MUTANTS.register("KIP-101")
 def divergence_within_an_epoch_is_not_seen() -> Context:
     """A leader compares epochs, and not where they end."""
     from tests.sim.brokers import fetching
@@ -336,7 +336,7 @@ def divergence_within_an_epoch_is_not_seen() -> Context:
     return patched(fetching, _diverging=diverging)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def followers_read_what_is_committed_only() -> Context:
     """A leader gives its followers no more than is committed."""
     from tests.sim.brokers.partition_log import PartitionLog
@@ -360,7 +360,7 @@ def followers_read_what_is_committed_only() -> Context:
 # --- clients
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def acknowledges_at_once() -> Context:
     """acks=all is answered as soon as the leader has the batch."""
 
@@ -371,7 +371,7 @@ def acknowledges_at_once() -> Context:
     return patched(Replica, produce=produce)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def duplicates_are_acknowledged_at_once() -> Context:
     """A batch that comes again is acknowledged, committed or not."""
 
@@ -387,7 +387,7 @@ def duplicates_are_acknowledged_at_once() -> Context:
     return patched(Replica, produce=produce)
 
 
-@mutant("broker.md 7: a fenced broker that still acknowledges")
+@MUTANTS.register("broker.md 7: a fenced broker that still acknowledges")
 def acknowledges_when_leadership_is_lost() -> Context:
     """Requests that wait are answered with success when another broker becomes leader."""
 
@@ -400,7 +400,7 @@ def acknowledges_when_leadership_is_lost() -> Context:
     return patched(Replica, follow=follow)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def acknowledges_below_min_isr() -> Context:
     """Nothing compares the ISR with min.insync.replicas."""
     none = property(lambda self: False)
@@ -408,7 +408,7 @@ def acknowledges_below_min_isr() -> Context:
     return together(patched(Leader, is_under_min_isr=none), fault)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def consumers_read_to_the_end() -> Context:
     """Consumers get records that are not committed."""
 
@@ -422,7 +422,7 @@ def consumers_read_to_the_end() -> Context:
     return patched(Replica, consume=consume)
 
 
-@mutant("broker.md 7: a log start moved past the high watermark by DeleteRecords")
+@MUTANTS.register("broker.md 7: a log start moved past the high watermark by DeleteRecords")
 def records_are_deleted_that_are_not_committed() -> Context:
     """DeleteRecords moves the log start past the high watermark."""
 
@@ -435,7 +435,7 @@ def records_are_deleted_that_are_not_committed() -> Context:
     return patched(Replica, delete_records=delete)
 
 
-@mutant("KAFKA-17507")
+@MUTANTS.register("KAFKA-17507")
 def an_epoch_begins_with_its_first_record() -> Context:
     """A new leader's epoch is not noted before it has a record."""
     from gateway.base.leader_epochs import LeaderEpochs

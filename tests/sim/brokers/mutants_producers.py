@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 from gateway.broker.produce import producer_state
 from gateway.broker.produce.producer_snapshot import decode_snapshot
@@ -12,18 +12,18 @@ from gateway.broker.produce.producer_state import ProducerState, ProducerStates
 from gateway.broker.produce.refusal import BatchRefused
 from kwire.protocol import ErrorCode
 from tests.sim.brokers import partition_log
-from tests.sim.brokers.mutants import mutant
 from tests.sim.brokers.partition_log import PartitionLog
 from tests.sim.brokers.replica import Replica
-from tests.sim.mutants import patched
+from tests.sim.mutant_registry import Mutants, patched
 
 Context = AbstractContextManager[Any]
+MUTANTS: Final = Mutants()
 
 _append = ProducerStates.append
 _check = ProducerStates.check
 
 
-@mutant("broker.md 7: a promoted follower without the state of replicated batches")
+@MUTANTS.register("broker.md 7: a promoted follower without the state of replicated batches")
 def followers_know_no_producers() -> Context:
     """A follower does not note the producers of what it appends."""
 
@@ -35,7 +35,7 @@ def followers_know_no_producers() -> Context:
     return patched(Replica, append_as_follower=append)
 
 
-@mutant("broker.md 7: producer state dropped when acks=all times out")
+@MUTANTS.register("broker.md 7: producer state dropped when acks=all times out")
 def a_timeout_forgets_the_producers() -> Context:
     """When acks=all times out, the producers of the partition are forgotten."""
 
@@ -48,7 +48,7 @@ def a_timeout_forgets_the_producers() -> Context:
     return patched(Replica, _give_up=give_up)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def a_restart_forgets_the_producers() -> Context:
     """A broker that restarts knows no producers."""
 
@@ -58,7 +58,7 @@ def a_restart_forgets_the_producers() -> Context:
     return patched(PartitionLog, load_producers=load)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def a_snapshot_is_all() -> Context:
     """Producers are read from a snapshot, without the batches behind it."""
 
@@ -70,7 +70,7 @@ def a_snapshot_is_all() -> Context:
     return patched(PartitionLog, load_producers=load)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def truncation_keeps_producers() -> Context:
     """The producers of records that were cut off stay known."""
 
@@ -82,7 +82,7 @@ def truncation_keeps_producers() -> Context:
     return patched(PartitionLog, truncate_to=truncate_to)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def snapshots_behind_the_end_are_read() -> Context:
     """A truncation leaves snapshots that are behind the end of the log."""
 
@@ -96,7 +96,7 @@ def snapshots_behind_the_end_are_read() -> Context:
     return patched(PartitionLog, truncate_to=truncate_to)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def duplicates_are_appended() -> Context:
     """A batch that comes again is appended again."""
 
@@ -112,7 +112,7 @@ def duplicates_are_appended() -> Context:
     return patched(ProducerStates, check=check)
 
 
-@mutant("KAFKA-5429")
+@MUTANTS.register("KAFKA-5429")
 def only_the_newest_batch_is_known() -> Context:
     """A partition remembers one batch of a producer instead of five."""
 
@@ -126,13 +126,13 @@ def only_the_newest_batch_is_known() -> Context:
     return patched(ProducerStates, append=append)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def sequences_are_not_compared() -> Context:
     """A batch is appended although one before it is missing."""
     return patched(ProducerStates, _check_sequence=lambda self, batch, state: None)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def duplicates_are_found_by_their_first_sequence() -> Context:
     """A batch that comes again is told the offset of the newest one."""
 
@@ -144,7 +144,7 @@ def duplicates_are_found_by_their_first_sequence() -> Context:
     return patched(ProducerStates, check=check)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def old_epochs_are_taken() -> Context:
     """Batches of an older producer epoch are appended."""
 
@@ -158,13 +158,13 @@ def old_epochs_are_taken() -> Context:
     return patched(ProducerStates, check=check)
 
 
-@mutant("KIP-890")
+@MUTANTS.register("KIP-890")
 def any_marker_is_taken() -> Context:
     """A marker that comes again ends the transaction after the one that it was written for."""
     return patched(ProducerStates, check_marker=lambda self, batch, marker, version: None)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def markers_end_nothing() -> Context:
     """A transaction stays open behind its marker."""
     end = ProducerStates._end
@@ -181,7 +181,7 @@ def markers_end_nothing() -> Context:
     return patched(ProducerStates, _end=keep)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def aborted_transactions_are_not_noted() -> Context:
     """Readers of committed records are not told of aborted transactions."""
 
@@ -191,7 +191,7 @@ def aborted_transactions_are_not_noted() -> Context:
     return patched(ProducerStates, append=append)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def every_marker_commits() -> Context:
     """An abort marker counts as one that commits."""
 
@@ -201,13 +201,13 @@ def every_marker_commits() -> Context:
     return patched(ProducerStates, append=append)
 
 
-@mutant("broker.md 7: the last stable offset")
+@MUTANTS.register("broker.md 7: the last stable offset")
 def stable_offset_ignores_transactions() -> Context:
     """Readers of committed records get those of open transactions."""
     return patched(PartitionLog, stable_end=lambda self, high_watermark: high_watermark)
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def stable_offset_of_the_newest_transaction() -> Context:
     """The last stable offset is where the newest open transaction begins."""
 
@@ -218,7 +218,7 @@ def stable_offset_of_the_newest_transaction() -> Context:
     return patched(ProducerStates, first_unstable_offset=property(newest))
 
 
-@mutant("an obvious mistake")
+@MUTANTS.register("an obvious mistake")
 def a_restart_forgets_open_transactions() -> Context:
     """A snapshot of the producers does not tell which transactions are open."""
 

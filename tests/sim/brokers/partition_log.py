@@ -217,6 +217,6 @@ class PartitionLog:
         kept += int((len(self.entries) - kept) * share)
         lost = self.entries[kept:]
         if lost:
-            self.lost_below = self.end_offset
+            self.lost_below = max(self.lost_below, self.end_offset)
             self.truncate_to(lost[0].header.base_offset)
         return lost

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from tests.sim.brokers.mutants import MUTANTS
-from tests.sim.brokers.schedule import run
+from tests.sim.brokers.schedules import BROKERS
 from tests.sim.kills import Kills
 
-KILLS: Final = Kills(Path(__file__).with_name("kills.json"), MUTANTS, run)
+KILLS: Final = Kills(Path(__file__).with_name("kills.json"), MUTANTS, BROKERS)
 
 if __name__ == "__main__":
     sys.exit(KILLS.measure(sys.argv[1:]))

@@ -5,7 +5,10 @@ the schedules, because all kinds at once would hide the effects of a few.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from random import Random
+
+from tests.sim.swarm import draw_rate
 
 
 @dataclass(slots=True)
@@ -36,10 +39,7 @@ class Faults:
     def draw(cls, random: Random) -> Faults:
         """Choose the kinds and their rates."""
 
-        def some(most: float, chance: float = 0.5) -> float:
-            value = random.random() ** 2 * most
-            return value if random.random() < chance else 0.0
-
+        some = partial(draw_rate, random)
         return cls(
             lose=some(0.1),
             late=some(0.1),

@@ -68,6 +68,7 @@ class BrokerWorld(Timeline[SimulatedProcess]):
     """
 
     network: Connections
+    checker: BrokerChecker
 
     def __init__(
         self,
@@ -86,7 +87,6 @@ class BrokerWorld(Timeline[SimulatedProcess]):
         self.names = Names()
         self.metadata = MetadataLog()
         self.checker = BrokerChecker(self)
-        self.recovery_s = -1.0
         self.keys: list[Key] = []
         self.producers: list[UnsureProducer] = []
         self.consumers: list[Consumer] = []
@@ -108,17 +108,7 @@ class BrokerWorld(Timeline[SimulatedProcess]):
         """Run the schedule to its end."""
         for one in (*self.controllers.processes, *self.brokers):
             self.at(self.random.random() * 0.1, partial(self.restart, one))
-        self.play(self._play())
-        hashed = self.run_events()
-        checker = self.checker
-        return Outcome(
-            self.events,
-            hashed,
-            checker.acked,
-            checker.leaders,
-            self.recovery_s,
-            len(self.chance.taken),
-        )
+        return self.outcome_of(self._play())
 
     def _play(self) -> Iterator[float]:
         self.chance.calm = True
