@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,16 +87,24 @@ class Stage:
         assert not self.log.note_fetch(ReplicaFetch(broker_id, 100, 0, 0, Contact(0.0)))
 
 
+@asynccontextmanager
+async def staged(directory: Path) -> AsyncIterator[Stage]:
+    """A stage whose manager runs, and follower 2 has everything."""
+    stage = Stage(directory)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stage.manager.run)
+        stage.join(2)
+        yield stage
+        nursery.cancel_scope.cancel()
+
+
 async def _settled() -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
 def test_next_follower_joins_when_the_one_before_has(tmp_path: Path) -> None:
     async def main() -> None:
-        stage = Stage(tmp_path)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.manager.run)
-            stage.join(2)
+        async with staged(tmp_path) as stage:
             stage.join(3)
             await _settled()
             (request,) = stage.controllers.asked
@@ -111,7 +121,6 @@ def test_next_follower_joins_when_the_one_before_has(tmp_path: Path) -> None:
             assert stage.log.leader is not None and stage.log.leader.state.isr == {1, 2, 3}
             assert (stage.manager.expands, stage.manager.failures) == (2, 0)
             assert stage.reports.events == ["isr changed"] * 2
-            nursery.cancel_scope.cancel()
 
     run(main)
 
@@ -119,67 +128,51 @@ def test_next_follower_joins_when_the_one_before_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [ErrorCode.STALE_BROKER_EPOCH, _UNKNOWN])
 def test_request_that_failed_as_a_whole_is_made_again(tmp_path: Path, error: int) -> None:
     async def main() -> None:
-        stage = Stage(tmp_path)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.manager.run)
-            stage.join(2)
+        async with staged(tmp_path) as stage:
             await _settled()
             stage.controllers.refuse(error)
             await until_async(lambda: len(stage.controllers.asked) == 2)
             stage.controllers.agree()
             await _settled()
             assert stage.log.leader is not None and stage.log.leader.state.isr == {1, 2}
-            nursery.cancel_scope.cancel()
 
     run(main)
 
 
 def test_proposal_behind_the_image_is_not_sent_again(tmp_path: Path) -> None:
     async def main() -> None:
-        stage = Stage(tmp_path)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.manager.run)
-            stage.join(2)
+        async with staged(tmp_path) as stage:
             await _settled()
             stage.log.lead(record(1, 1, 2, 3, isr=[1, 2], partition_epoch=9))
             stage.controllers.refuse(ErrorCode.NOT_CONTROLLER)
             await trio.sleep(0.2)
             await _settled()
             assert len(stage.controllers.asked) == 1
-            nursery.cancel_scope.cancel()
 
     run(main)
 
 
 def test_outcome_that_is_not_known_is_asked_for_no_more(tmp_path: Path) -> None:
     async def main() -> None:
-        stage = Stage(tmp_path)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.manager.run)
-            stage.join(2)
+        async with staged(tmp_path) as stage:
             await _settled()
             stage.controllers.agree(ErrorCode.INVALID_UPDATE_VERSION)
             await _settled()
             assert len(stage.controllers.asked) == 1
             assert stage.log.leader is not None and stage.log.leader.state.maximal == {1, 2}
             assert stage.reports.events == ["isr not changed"]
-            nursery.cancel_scope.cancel()
 
     run(main)
 
 
 def test_error_of_a_partition_without_a_name_is_asked_about_again(tmp_path: Path) -> None:
     async def main() -> None:
-        stage = Stage(tmp_path)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.manager.run)
-            stage.join(2)
+        async with staged(tmp_path) as stage:
             await _settled()
             stage.controllers.agree(_UNKNOWN)
             await _settled()
             assert len(stage.controllers.asked) == 2
             assert stage.log.leader is not None and stage.log.leader.state.maximal == {1, 2}
             assert stage.reports.events == ["isr not changed"]
-            nursery.cancel_scope.cancel()
 
     run(main)
