@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from kwire.errors import DecodeError
 from kwire.records.decode import RECORD_BYTES_MIN, SAFE_BASE, read_records, read_some
+from kwire.records.offset_deltas import TWO_BYTES, are_consecutive, same_width, width_of
 from kwire.records.record import Record
 
 #: Leading bytes of a value that are the same in all records of a run: the frame of a metadata
@@ -25,11 +26,6 @@ FRAME_BYTES: Final = 3
 #: where no run begins.
 _WINDOW, _AHEAD = 128, 8
 _NULL_KEY: Final = 1
-#: The offset deltas that take one and two bytes, and the columns of their bytes.
-_ONE_BYTE, _TWO_BYTES = 64, 8192
-_ONE: Final = bytes(2 * n for n in range(_ONE_BYTE))
-_LOW: Final = bytes(2 * n & 127 | 128 for n in range(_TWO_BYTES))
-_HIGH: Final = bytes(2 * n >> 7 for n in range(_TWO_BYTES))
 
 
 class UniformRecords(NamedTuple):
@@ -144,7 +140,7 @@ def _run_at(
     """Return the run that begins with the record ``number`` of the batch, at position ``at`` in
     ``d``; None if that record and those behind it differ. Raises IndexError.
     """
-    if left < _AHEAD or number >= _TWO_BYTES:
+    if left < _AHEAD or number >= TWO_BYTES:
         return None
     length, p = _length(d, at)
     # A record with a timestamp of its own is decoded alone.
@@ -154,9 +150,7 @@ def _run_at(
     ahead = at + (_AHEAD - 1) * size
     if d[ahead : ahead + p + 2 - at] != d[at : p + 2]:
         return None
-    width = 1 if number < _ONE_BYTE else 2
-    limit = (_ONE_BYTE if width == 1 else _TWO_BYTES) - number
-    key = p + 2 + width
+    key = p + 2 + width_of(number)
     length, value = _length(d, key + 1)
     end = at + size
     if d[key] != _NULL_KEY or length & 1 or value + (length >> 1) + 1 != end or d[end - 1]:
@@ -164,7 +158,7 @@ def _run_at(
     if length >> 1 < FRAME_BYTES:
         return None
     same = (*range(at, p + 2), *range(key, value + FRAME_BYTES), end - 1)
-    most = min(left, limit, (len(d) - at) // size)
+    most = min(left, same_width(number), (len(d) - at) // size)
     count = _alike(d, size, same, p + 2, number, most)
     if count < _AHEAD:
         return None
@@ -184,23 +178,12 @@ def _alike(
         for at in same:
             column = d[at + shift : at + shift + window * size : size]
             good = min(good, window - len(column.lstrip(d[at : at + 1])))
-        if not _consecutive(d, delta_at + shift, size, number + count, good):
+        if not are_consecutive(d, delta_at + shift, size, number + count, good):
             return count
         count += good
         if good < window:
             return count
     return count
-
-
-def _consecutive(d: bytes, at: int, size: int, number: int, count: int) -> bool:
-    """Whether the ``count`` offset deltas at ``at`` and every ``size`` bytes after it are
-    ``number``, ``number + 1`` and so on.
-    """
-    first = d[at : at + count * size : size]
-    if number < _ONE_BYTE:
-        return first == _ONE[number : number + count]
-    second = d[at + 1 : at + 1 + count * size : size]
-    return (first, second) == (_LOW[number : number + count], _HIGH[number : number + count])
 
 
 def _length(d: bytes, p: int) -> tuple[int, int]:

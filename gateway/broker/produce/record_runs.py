@@ -10,15 +10,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kwire.errors import DecodeError
+from kwire.records.offset_deltas import TWO_BYTES, are_consecutive, same_width, width_of
 from kwire.varint import read_unsigned_varint, read_unsigned_varlong
 
 #: Fewer records are looked at one by one in less time.
 RUN_MIN: Final = 16
-#: Offset deltas below these take one byte, or two, as zigzag varints.
-_ONE_BYTE, _TWO_BYTES = 64, 8192
-_DELTAS: Final = bytes(2 * number for number in range(_ONE_BYTE))
-_LOW: Final = bytes(2 * number & 0x7F | 0x80 for number in range(_TWO_BYTES))
-_HIGH: Final = bytes(2 * number >> 7 for number in range(_TWO_BYTES))
 
 
 class Run(NamedTuple):
@@ -51,25 +47,16 @@ def find_run(d: bytes | bytearray, p: int, numbers: range) -> Run | None:
     """
     first = numbers.start
     # Most batches of records of different sizes are told by these two bytes.
-    layout = _layout(d, p, first) if first < _TWO_BYTES and len(numbers) >= RUN_MIN else None
+    layout = _layout(d, p, first) if first < TWO_BYTES and len(numbers) >= RUN_MIN else None
     if layout is None:
         return None
-    width = 1 if first < _ONE_BYTE else 2
-    most = min(len(numbers), (_ONE_BYTE if width == 1 else _TWO_BYTES) - first)
     size = layout.size
-    count = _count_equal(d, p, layout, min(most, (len(d) - p) // size))
-    if count < RUN_MIN:
+    most = min(len(numbers), same_width(first), (len(d) - p) // size)
+    count = _count_equal(d, p, layout, most)
+    if count < RUN_MIN or not are_consecutive(d, p + layout.delta_end, size, first, count):
         return None
     end = p + count * size
-    at = p + layout.delta_end
-    last = first + count
-    if width == 1:
-        is_right = d[at:end:size] == _DELTAS[first:last]
-    else:
-        is_right = (
-            d[at:end:size] == _LOW[first:last] and d[at + 1 : end : size] == _HIGH[first:last]
-        )
-    deltas = _timestamp_deltas(d, p, end, layout) if is_right else None
+    deltas = _timestamp_deltas(d, p, end, layout)
     if deltas is None:
         return None
     return Run(count, end, min(deltas), max(deltas), layout.has_key)
@@ -84,7 +71,7 @@ def _layout(d: bytes | bytearray, p: int, number: int) -> _Layout | None:
             return None
         delta_at = behind + 1
         delta_end = read_unsigned_varlong(d, delta_at)[1]
-        key_at = delta_end + (1 if number < _ONE_BYTE else 2)
+        key_at = delta_end + width_of(number)
         n, key = read_unsigned_varint(d, key_at)
         value_at = key if n & 1 else key + (n >> 1)
         has_key = not n & 1
