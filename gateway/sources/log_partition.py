@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.log.files.problem import Problem
 from gateway.log.reading.log_view import LogView
@@ -19,14 +19,10 @@ from gateway.ports.services import (
     OffsetAt,
     OffsetOutOfRange,
     Read,
-    ReplicaFetch,
     State,
 )
 from gateway.sources import log_reader
-from kwire.protocol import ErrorCode
-
-if TYPE_CHECKING:
-    from gateway.broker.replica.replica_selector import ReadReplica
+from gateway.sources.unreplicated import Unreplicated
 
 EMPTY_LOG: Final = LogView((), 0, 0, (), 0)
 
@@ -52,7 +48,7 @@ class Callbacks:
             callback()
 
 
-class LogPartition(abc.ABC):
+class LogPartition(Unreplicated, abc.ABC):
     """Serves ``served``. A subclass replaces the chain with :meth:`serve`, on the event loop."""
 
     def __init__(self, *, cluster_id: str, log_dir: str) -> None:
@@ -138,19 +134,6 @@ class LogPartition(abc.ABC):
         if limit == 1 and self.log_start_offset <= offset < self.high_watermark:
             return limit  # a short way for fetch.min.bytes=1, the default: any batch is enough
         return log_reader.bytes_available(self.served, offset, limit)
-
-    @property
-    def is_lagging(self) -> bool:
-        """As in ``gateway.ports.services.Partition``: never, as there is no other leader."""
-        return False
-
-    def note_fetch(self, fetch: ReplicaFetch) -> ErrorCode:
-        """As in ``gateway.ports.services.Partition``: there are no followers."""
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
-
-    def read_replicas(self, offset: int) -> Sequence[ReadReplica]:
-        """As in ``gateway.ports.services.Partition``: there are no followers."""
-        return ()
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
         """As in ``gateway.ports.services.Partition``."""

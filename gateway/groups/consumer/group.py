@@ -84,7 +84,7 @@ class ConsumerGroup:
         self.regexes: Counter[str] = Counter()  # expression -> members with it
         self.resolved: dict[str, ResolvedRegex] = {}
         self.has_subscription_metadata = False  # a record of Kafka before 4.1
-        # What follows is not in the log.
+        # The fields below are not in the log.
         self.checked_version = -1  # version of the topics when the hash was compared last
         self.is_resolving = False  # its expressions are being compared with topics
         self._assignors: Counter[str] = Counter()

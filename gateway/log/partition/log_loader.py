@@ -39,7 +39,6 @@ from kwire.records.header import BatchHeader, read_header
 
 _INDEX: Final = re.compile(r"([0-9]{20})\.(index|timeindex|txnindex)", re.ASCII)
 _ADVICE: Final = "restore the directory from a copy, or delete the topic"
-_Epochs = Sequence[tuple[int, int]]
 
 
 class KnownPart(NamedTuple):

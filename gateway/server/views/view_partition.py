@@ -15,26 +15,24 @@ from gateway.ports.services import (
     OffsetAt,
     OffsetOutOfRange,
     Read,
-    ReplicaFetch,
     State,
 )
 from gateway.ports.view_topics import VIEW_TOPICS, VIEWS, view_topic
 from gateway.server.views.view_maker import ViewMaker
+from gateway.sources.unreplicated import Unreplicated
 from gateway.views.encode import end_marker_batch
 from kwire.cluster import view_offsets as offsets
-from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gateway.broker.replica.replica_selector import ReadReplica
     from gateway.config.config import Config
     from gateway.server.logging.logs import Reports
     from gateway.server.scheduling.counts import ViewCounts
     from gateway.sources.log_partition import LogPartition
 
 
-class ViewPartition:
+class ViewPartition(Unreplicated):
     """The partition of a view topic. A read returns cached batches, and requests the ones that are
     missing.
     """
@@ -115,19 +113,6 @@ class ViewPartition:
             raise OffsetOutOfRange(
                 f"{offset} is within a snapshot that the log does not begin with"
             )
-
-    @property
-    def is_lagging(self) -> bool:
-        """As in ``gateway.ports.services.Partition``: never."""
-        return False
-
-    def note_fetch(self, fetch: ReplicaFetch) -> ErrorCode:
-        """As in ``gateway.ports.services.Partition``: there are no followers."""
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
-
-    def read_replicas(self, offset: int) -> Sequence[ReadReplica]:
-        """As in ``gateway.ports.services.Partition``: there are no followers."""
-        return ()
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetAt | None:
         """The offset of the first record of the metadata log at ``timestamp`` or later: the next
