@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gateway.page.timeline_rows import broker_state, is_leaderless, is_under_replicated
+from gateway.page.topic_usage import TopicUsage, usage_of
 from gateway.views.fold import Change
 from kwire.cluster.entities.settings import shown_configs
 from kwire.cluster.image import TOPIC_RESOURCE
@@ -106,8 +107,15 @@ class Tables:
             elif is_so:
                 self._lists[listed][place] = None
 
-    def topics(self, image: Image, wanted: TableQuery) -> dict[str, Any]:
-        """Return a part of the table of topics. Raises BadTable."""
+    def topics(
+        self,
+        image: Image,
+        wanted: TableQuery,
+        usage: Mapping[str, TopicUsage] | None = None,
+    ) -> dict[str, Any]:
+        """Return a part of the table of topics, with their ``usage`` of this broker; None: this
+        node is no broker. Raises BadTable.
+        """
         columns: dict[str, Callable[[tuple[str, _Topic]], Any]] = {
             "name": lambda one: one[0],
             "partitions": lambda one: (one[1].partitions, one[0]),
@@ -117,11 +125,25 @@ class Tables:
             "under": lambda one: (one[1].under, one[0]),
             "configs": lambda one: (len(_configs(image, one[0])), one[0]),
         }
+        if usage is not None:
+            for place, name in enumerate(TopicUsage._fields):
+                columns[name] = lambda one, place=place: (  # type: ignore[misc]
+                    usage_of(usage, one[0])[place],
+                    one[0],
+                )
         text = wanted.text.casefold()
         total = sum(text in name.casefold() for name in self._topics) if text else len(self._topics)
         found = (one for one in self._topics.items() if not text or text in one[0].casefold())
         rows = [_topic_row(image, *one) for one in _part(found, wanted, columns)]
-        return {"total": total, "start": wanted.start, "rows": rows}
+        if usage is not None:
+            for row in rows:
+                row |= usage_of(usage, row["name"])._asdict()
+        return {
+            "total": total,
+            "start": wanted.start,
+            "rows": rows,
+            "hasUsage": usage is not None,
+        }
 
     def brokers(self, image: Image, wanted: TableQuery) -> dict[str, Any]:
         """Return a part of the table of brokers: those that are registered or have replicas.

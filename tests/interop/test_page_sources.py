@@ -5,6 +5,7 @@ a log whose names are markup.
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import pytest
 
 from gateway.cli.state_files import load_files
 from kwire.cluster.shell_view import shell_view
+from kwire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kwire.metadata_log.at import At
 from tests.gateway.cli.test_report import report
 from tests.gateway.page.hostile_log import NAMES, write_hostile_log
@@ -30,6 +32,7 @@ from tests.interop.quorum import make_topics, need_kafka, observing
 from tests.shared import needs_shared
 from tests.speed import measured, note, rounds
 from tests.waiting import until
+from tools.admin import Admin
 from tools.gateway_process import gateway
 from tools.kafka import kafka
 
@@ -175,3 +178,23 @@ def _look_for_markup(chromium: Browser, page: str) -> None:
         )
         assert chromium.evaluate(TOO_WIDE) <= 0, view
     assert chromium.errors == []
+
+
+def test_topics_of_a_broker_have_their_size_and_rates(tmp_path: Path, chromium: Browser) -> None:
+    data = ["--data-dir", str(tmp_path / "data"), "--management-listener", "127.0.0.1:0"]
+    with gateway(*data) as server, Admin([server.bootstrap]) as admin:
+        names = ("busy", "idle")
+        topics = [CreatableTopic(name=one, num_partitions=2, replication_factor=1) for one in names]
+        admin.send(CreateTopicsRequest(topics=topics, timeout_ms=10_000))
+        chromium.open(url(server, "#view=topics&sort=size&order=desc"), width=400, dark=True)
+        wait_for_all(chromium)
+        once(chromium, "$('topics-table').innerText.includes('busy')")
+        line = ["kcat", "-b", server.bootstrap, "-P", "-t", "busy"]
+        subprocess.run(line, input=b"0123456789\n" * 2000, check=True, timeout=60)
+        row = "[...$('topics-table').tBodies[0].rows].find(one => one.innerText.includes('busy'))"
+        once(chromium, f"!{row}.cells[7].textContent.startsWith('0')")  # records a second
+        assert chromium.evaluate(f"{row}.rowIndex") == 1
+        assert chromium.evaluate(f"{row}.cells[6].textContent").endswith(" KiB")
+        once(chromium, f"{row}.cells[7].textContent === '0'")  # some seconds later
+        assert chromium.evaluate(TOO_WIDE) <= 0
+        assert chromium.errors == []

@@ -44,6 +44,16 @@ function span(ms) {
 }
 
 const counted = (count, one, more = `${one}s`) => `${number(count)} ${count === 1 ? one : more}`;
+/** A number with three digits or more: 0.25, 9.5, 12,345. */
+const digits = (value) => value.toLocaleString("en-US", { maximumFractionDigits: value < 1 ? 2 : value < 100 ? 1 : 0 });
+
+/** Bytes in the largest unit of which there is one. */
+function bytes(value) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let unit = 0;
+  for (; value >= 1024 && unit < units.length - 1; unit++) value /= 1024;
+  return `${digits(value)} ${units[unit]}`;
+}
 
 const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -497,10 +507,14 @@ const COLUMNS = {
   topics: [
     ["name", "Topic", (row) => link(row.name, { view: "topics", topic: row.name })],
     ["partitions", "Partitions", (row) => number(row.partitions), "number"],
-    ["factor", "Replicas", (row) => row.factor.join(", ") || "0", "number"],
+    ["factor", "Replicas", (row) => row.factor.join(", ") || "0", "number optional"],
     ["leaders", "Leaders", (row) => number(row.leaders), "number optional"],
     ["offline", "Offline", (row) => (row.offline ? el("b", { class: "problem" }, number(row.offline)) : "0"), "number"],
     ["under", "Under-replicated", (row) => (row.under ? el("b", { class: "warned" }, number(row.under)) : "0"), "number optional"],
+    ["size", "Size", (row) => bytes(row.size), "number usage"],
+    ["messages", "Records/s", (row) => digits(row.messages), "number usage"],
+    ["bytes_in", "In/s", (row) => bytes(row.bytes_in), "number usage optional"],
+    ["bytes_out", "Out/s", (row) => bytes(row.bytes_out), "number usage optional"],
     ["configs", "Configs", (row) => configText(row.configs), "configs"],
     [null, "", (row) => changesOf(row.name), "optional"],
   ],
@@ -535,14 +549,15 @@ function trouble({ leader, isr, replicas }) {
   return null;
 }
 
-const table = { wanted: {}, asked: "", last: null, at: 0 }; // what the link wants, and what is shown
+const table = { wanted: {}, asked: "", last: null, at: 0, hasUsage: false }; // what the link wants, and what is shown
 
 /** Shows the table of the present section; ``again``: when there were changes since it was shown. */
 async function showTable(again = false) {
   const view = current.view, wanted = table.wanted;
   if (!["topics", "brokers"].includes(view) || !now || !now.changes) return;
   const asked = JSON.stringify([view, wanted]), last = now.changes.last;
-  if (again && asked === table.asked && (last === table.last || Date.now() - table.at < 2000)) return;
+  const isSame = last === table.last && !table.hasUsage; // usage changes without changes of the log
+  if (again && asked === table.asked && (isSame || Date.now() - table.at < 2000)) return;
   Object.assign(table, { asked, last, at: Date.now() });
   const isList = view === "topics" && Boolean(wanted.topic || wanted.only);
   try {
@@ -554,7 +569,9 @@ async function showTable(again = false) {
 }
 
 function fillTable(view, kind, wanted, found) {
-  const sort = wanted.sort || "name", columns = COLUMNS[kind];
+  table.hasUsage = Boolean(found.hasUsage);
+  const sort = wanted.sort || "name";
+  const columns = COLUMNS[kind].filter(([, , , how = ""]) => found.hasUsage || !how.includes("usage"));
   $(`${view}-table`).tHead.replaceChildren(el("tr", {}, ...columns.map(([key, label, , how = ""]) => {
     const isSorted = key === sort && kind !== "partitions";
     const order = isSorted && wanted.order !== "desc" ? "desc" : isSorted || ["name", "rack", "state"].includes(key) ? "" : "desc";
@@ -578,6 +595,7 @@ function aboutTopics({ topic, only }, found) {
   const lists = { offline: "Offline partitions", under: "Under-replicated partitions" };
   $("topics-title").textContent = topic ? `Topic ${topic}` : only ? lists[only] || `Partitions on broker ${only}` : "Topics";
   $("topics-text").parentElement.hidden = Boolean(topic || only);
+  $("topics-usage").hidden = !found.hasUsage;
   for (const one of document.querySelectorAll(".chips a")) {
     const { only: its } = Object.fromEntries(new URLSearchParams(one.hash.slice(1)));
     if (!topic && its === only) one.setAttribute("aria-current", "true"); else one.removeAttribute("aria-current");

@@ -22,10 +22,12 @@ from gateway.page.snapshot_json import LogEnd, LogSource, now_json
 from gateway.page.state_browser import NoSuchPath, browse, differences
 from gateway.page.tables import TableQuery, Tables
 from gateway.page.timeline_rows import offset_text, parse_offset
+from gateway.page.topic_usage import TopicUsage
 from gateway.server.management.http_connections import Answer, RequestBody
 from gateway.server.management.page_log import PageLog
 from gateway.server.management.requester import requester_of
 from gateway.server.management.status import readyz
+from gateway.server.management.topic_usage_task import TopicUsageTask
 from kwire.metadata_log.at import is_time_ms
 
 if TYPE_CHECKING:
@@ -72,6 +74,8 @@ class PageApi:
         self._log = log
         self._quorum = quorum
         self._audit = audit
+        replicas = facts.replicas
+        self._usage = None if replicas is None else TopicUsageTask(replicas)
         self._described: tuple[float, dict[str, Any] | None, str | None] = (-1.0, None, None)
         self._describing = trio.Lock()
         self._get: dict[str, Callable[[_Query], Awaitable[Answer]]] = {
@@ -92,8 +96,11 @@ class PageApi:
         }
 
     async def run(self) -> None:
-        """Follow the log while a page is open, for ever."""
-        await self._log.run()
+        """Follow the log and measure the topics while a page is open, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._log.run)
+            if self._usage is not None:
+                nursery.start_soon(self._usage.run)
 
     def serves(self, path: str) -> bool:
         """Whether ``path`` is one of the page."""
@@ -178,7 +185,10 @@ class PageApi:
         return _json(change)
 
     async def _topics(self, query: _Query) -> Answer:
-        return await self._table(lambda image, tables: tables.topics(image, _wanted(query)))
+        usage: Mapping[str, TopicUsage] | None = None
+        if self._usage is not None:
+            usage = await self._usage.measured()
+        return await self._table(lambda image, tables: tables.topics(image, _wanted(query), usage))
 
     async def _brokers(self, query: _Query) -> Answer:
         return await self._table(lambda image, tables: tables.brokers(image, _wanted(query)))
