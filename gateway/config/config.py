@@ -27,6 +27,7 @@ from gateway.config.values import (
     RACK_AWARE,
     SECURITY_PROTOCOLS,
     SOURCE_NAMES,
+    Assignor,
     ConfigError,
     Key,
     Listener,
@@ -692,6 +693,11 @@ class Config:
         1_000,
         "Minimum time between two assignments of such a group.",
         unit="ms",
+    )
+    group_consumer_assignors: tuple[Assignor, ...] = key(
+        lambda: tuple(Assignor),
+        "Assignors that members of such a group may ask for: uniform, range; comma separated. The "
+        "first is for members that ask for none.",
     )
     group_consumer_max_size: int = key(
         INT_MAX,

@@ -24,6 +24,9 @@ LISTENER_MAX_CONNECTIONS: Final = "max.connections"
 _INT_MAX: Final = 2**31 - 1
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
+#: Of the names of Kafka's classes of assignors, the text before the name alone.
+_ASSIGNOR_CLASSES: Final = "org.apache.kafka.coordinator.group.assignor."
+
 _LISTENER: Final = re.compile(
     r"(?P<name>[A-Za-z0-9_]+)://(?P<host>\[[0-9a-fA-F:.]*\]|[^:\[\]/]*):(?P<port>[0-9]{1,5})"
 )
@@ -46,6 +49,13 @@ def read_properties_text(path: Path, encoding: str) -> str:
             str(path),
         )
     return data.decode(encoding)
+
+
+class Assignor(enum.StrEnum):
+    """An assignor of consumer groups (``gateway.groups.consumer.assignors``)."""
+
+    UNIFORM = "uniform"
+    RANGE = "range"
 
 
 class ConfigError(Exception):
@@ -192,6 +202,22 @@ def _parse_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _parse_assignors(text: str) -> tuple[Assignor, ...]:
+    names = [part.removeprefix(_ASSIGNOR_CLASSES) for part in _parts(text)]
+    known = {one.value: one for one in Assignor} | {
+        f"{one.value.capitalize()}Assignor": one for one in Assignor
+    }
+    if not names:
+        raise ValueError("is empty")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{name}: there are {', '.join(Assignor)}")
+    found = tuple(known[name] for name in names)
+    if len(set(found)) < len(found):
+        raise ValueError("names an assignor twice")
+    return found
+
+
 def _parse_hosts(text: str) -> frozenset[str]:
     hosts = {part.lower() for part in _parts(text)}
     for host in hosts - {"*"}:
@@ -242,6 +268,7 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "tuple[Listener, ...]": _parse_listeners,
     "tuple[Address, ...]": _parse_addresses,
     "tuple[str, ...]": _parse_names,
+    "tuple[Assignor, ...]": _parse_assignors,
     "frozenset[str]": _parse_hosts,
     "Mapping[int, Address]": _parse_voters,
     "Mapping[str, str]": _parse_protocol_map,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gateway.base.sizes import KIB, MIB
+from gateway.groups.consumer.assignors import ASSIGNORS
 
 
 class ConsumerSettings(NamedTuple):
@@ -38,6 +39,8 @@ class Settings:
     consumer_session_timeout_ms: int = 45_000  #: group.consumer.session.timeout.ms
     consumer_heartbeat_interval_ms: int = 5_000  #: group.consumer.heartbeat.interval.ms
     consumer_assignment_interval_ms: int = 1_000  #: group.consumer.assignment.interval.ms
+    #: group.consumer.assignors: those that a member may ask for, the first for members that do not.
+    consumer_assignors: tuple[str, ...] = tuple(ASSIGNORS)
     consumer_max_size: int = 2**31 - 1  #: group.consumer.max.size
     #: group.consumer.regex.refresh.interval.ms
     consumer_regex_refresh_interval_ms: int = 600_000

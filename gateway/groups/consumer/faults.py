@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from gateway.groups.consumer.assignors import ASSIGNORS
 from gateway.groups.consumer.events import ConsumerHeartbeat
 from gateway.groups.consumer.member import JOINING, LEAVING, LEAVING_FOR_A_WHILE, Member
 from gateway.groups.consumer.reconciliation import Reported
@@ -27,16 +27,16 @@ class HeartbeatRefusedError(Exception):
         self.fault = Fault(error, message)
 
 
-def request_fault(event: ConsumerHeartbeat) -> Fault | None:
-    """The fault of the request itself, whatever its group."""
+def request_fault(event: ConsumerHeartbeat, assignors: Sequence[str]) -> Fault | None:
+    """The fault of the request itself, whatever its group. ``assignors``: those it may name."""
     message = _invalid(event)
     if message is not None:
         return Fault(ErrorCode.INVALID_REQUEST, message)
-    if event.assignor is not None and event.assignor not in ASSIGNORS:
+    if event.assignor is not None and event.assignor not in assignors:
         return Fault(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {event.assignor} is not supported. Supported assignors: "
-            f"{', '.join(ASSIGNORS)}.",
+            f"{', '.join(assignors)}.",
         )
     return None
 

@@ -16,7 +16,6 @@ from typing import Final
 from gateway.base.slices import Slices
 from gateway.groups.consumer import records as make
 from gateway.groups.consumer.applying import apply
-from gateway.groups.consumer.assignors import DEFAULT_ASSIGNOR
 from gateway.groups.consumer.assignors.group_spec import Assignment
 from gateway.groups.consumer.events import (
     ConsumerHeartbeat,
@@ -61,11 +60,11 @@ class ConsumerGroups:
 
     def __init__(self, state: CoordinatorState) -> None:
         self._state = state
-        self._subscriptions = Subscriptions(state.topics)
+        self._subscriptions = Subscriptions(state.topics, state.settings.consumer_assignors)
 
     def heartbeat(self, asked: PendingRequest, event: ConsumerHeartbeat) -> Slices[None]:
         """Answer the heartbeat with the member's epoch, and its assignment if that is new."""
-        fault = request_fault(event)
+        fault = request_fault(event, self._state.settings.consumer_assignors)
         if fault is not None:
             self._refuse(asked, fault.error, fault.message)
             return
@@ -376,7 +375,7 @@ class ConsumerGroups:
             state=kept.state.value,
             epoch=kept.epoch,
             assignment_epoch=kept.assignment_epoch,
-            assignor=kept.preferred_assignor() or DEFAULT_ASSIGNOR,
+            assignor=kept.preferred_assignor() or self._state.settings.consumer_assignors[0],
             members=list(kept.members.values()),
             targets=dict(kept.target),
         )

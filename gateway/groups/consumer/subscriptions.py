@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from gateway.base.slices import Slices
 from gateway.groups.consumer import records as make
-from gateway.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
+from gateway.groups.consumer.assignors import ASSIGNORS
 from gateway.groups.consumer.assignors.group_spec import (
     Assignment,
     GroupSpec,
@@ -68,10 +68,13 @@ class Heartbeat:
 
 
 class Subscriptions:
-    """Compares what groups subscribe to with ``topics``."""
+    """Compares what groups subscribe to with ``topics``, and assigns them by one of
+    ``assignors``.
+    """
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: Topics, assignors: Sequence[str]) -> None:
         self.topics = topics
+        self._assignors = assignors
         self._hashes = TopicHashes(topics)
 
     def hash_of(self, names: Mapping[str, object]) -> Slices[int]:
@@ -164,8 +167,12 @@ class Subscriptions:
             last = group.target_of(updated.member_id, updated.instance_id)
             return group.assignment_epoch, last
         spec = yield from self._spec(beat, kind)
-        assignor = group.preferred_assignor(beat.member, updated) or DEFAULT_ASSIGNOR
-        target = yield from ASSIGNORS.get(assignor, ASSIGNORS[DEFAULT_ASSIGNOR])(spec)
+        assignor = group.preferred_assignor(beat.member, updated)
+        if (
+            assignor is None or assignor not in self._assignors
+        ):  # another configuration may have allowed it
+            assignor = self._assignors[0]
+        target = yield from ASSIGNORS[assignor](spec)
         for member_id in members_in_order(spec.members):
             new = target.get(member_id, NOTHING_ASSIGNED)
             if new != group.target.get(member_id):

@@ -71,6 +71,7 @@ def settings_of(config: Config) -> Settings:
         consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
         consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+        consumer_assignors=config.group_consumer_assignors,
         consumer_max_size=config.group_consumer_max_size,
         consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         offset_metadata_max=config.offset_metadata_max_bytes,

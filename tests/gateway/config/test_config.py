@@ -51,6 +51,7 @@ OTHER = {
     "metadata.views.list": "true",
     "metadata.views.schemas.enable": "true",
     "controller.quorum.auto.join.enable": "true",
+    "group.consumer.assignors": "range",
 }
 _AT_9093 = "PLAINTEXT://h:9092,CONTROLLER://h:9093"
 #: Other keys that a key needs to be valid.
@@ -100,6 +101,12 @@ def test_every_key_is_read_from_flag_environment_and_file(name: str, tmp_path: P
         == by_flag
     )
     assert load_config(file=file) == by_flag
+
+
+def test_assignors_have_the_names_of_kafkas_classes_too() -> None:
+    text = "org.apache.kafka.coordinator.group.assignor.RangeAssignor, uniform"
+    found = load_config(flags={"group.consumer.assignors": text}).group_consumer_assignors
+    assert found == ("range", "uniform")
 
 
 def test_flag_precedes_environment_precedes_file(tmp_path: Path) -> None:
@@ -158,6 +165,9 @@ def test_unreadable_file_is_named(tmp_path: Path) -> None:
     ("name", "text", "says"),
     [
         ("node.id", "one", "not a whole number"),
+        ("group.consumer.assignors", "uniform,mine", "mine: there are uniform, range"),
+        ("group.consumer.assignors", "range, range", "names an assignor twice"),
+        ("group.consumer.assignors", " ", "is empty"),
         ("node.id", "-1", "outside 0"),
         ("node.id", "\xa01", "not a whole number"),
         ("node.id", "1_0", "not a whole number"),

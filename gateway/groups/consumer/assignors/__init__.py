@@ -14,7 +14,5 @@ ASSIGNORS: Final[Mapping[str, Callable[[GroupSpec], Slices[GroupAssignment]]]] =
         range_assignor.NAME: range_assignor.assign,
     }
 )
-#: The first, as in Kafka.
-DEFAULT_ASSIGNOR: Final = uniform_assignor.NAME
 
-__all__ = ["ASSIGNORS", "DEFAULT_ASSIGNOR"]
+__all__ = ["ASSIGNORS"]

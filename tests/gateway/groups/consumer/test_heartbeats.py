@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gateway.config.values import Assignor
 from gateway.groups import events as e
+from gateway.groups.consumer.assignors import ASSIGNORS
 from gateway.groups.consumer.events import DescribeConsumerGroups, DescribeConsumerGroupsResult
 from gateway.groups.consumer.member import MemberState
 from kwire.protocol import ErrorCode
@@ -17,6 +20,11 @@ T = topic_id("t")
 
 def owned(*partitions: int) -> tuple[tuple[Any, tuple[int, ...]], ...]:
     return ((T, partitions),) if partitions else ()
+
+
+def target_size(world: World, member_id: str) -> int:
+    """How many partitions a member should have."""
+    return sum(len(some) for some in world.group().target[member_id].values())
 
 
 def test_first_member_gets_all_partitions_at_once() -> None:
@@ -215,6 +223,44 @@ def test_assignor_that_is_not_known_is_refused() -> None:
     )
 
 
+def test_members_may_ask_for_the_configured_assignors_alone() -> None:
+    world = World(FakeTopics(t=4, u=2), consumer_assignors=("range",))
+    refused = world.join("a", "t", assignor="uniform")
+    assert (refused.error, refused.message) == (
+        ErrorCode.UNSUPPORTED_ASSIGNOR,
+        "ServerAssignor uniform is not supported. Supported assignors: range.",
+    )
+    assert world.join("a", "t", assignor="range").error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("assignors", "expected"),
+    [
+        (("range", "uniform"), [4, 2]),  # the first member gets the odd partition of each topic
+        (("uniform", "range"), [3, 3]),
+    ],
+)
+def test_first_configured_assignor_is_for_members_that_ask_for_none(
+    assignors: tuple[str, ...], expected: list[int]
+) -> None:
+    world = World(FakeTopics(t=3, u=3), consumer_assignors=assignors)
+    world.join("a", "t", "u")
+    world.join("b", "t", "u")
+    assert [target_size(world, one) for one in ("a", "b")] == expected
+    described = world.send(DescribeConsumerGroups(("g",)))
+    assert isinstance(described, DescribeConsumerGroupsResult)
+    assert described.groups[0].assignor == assignors[0]
+
+
+def test_assignor_that_is_not_configured_any_more_is_replaced_by_the_first() -> None:
+    world = World(FakeTopics(t=3, u=3))
+    world.join("a", "t", "u", assignor="range")
+    world.settings = replace(world.settings, consumer_assignors=("uniform",))
+    world.restart()
+    world.join("b", "t", "u")
+    assert [target_size(world, one) for one in ("a", "b")] == [3, 3]
+
+
 def test_client_of_version_0_is_given_a_member_id() -> None:
     world = World(FakeTopics(t=1))
     result = world.join("", "t", member_id_required=False)
@@ -363,3 +409,7 @@ def test_description_has_members_with_what_they_have_and_should_have() -> None:
     assert described.targets is not None
     assert sorted(len(target[T]) for target in described.targets.values()) == [1, 1]
     assert (other.error, other.message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group other not found.")
+
+
+def test_configuration_names_every_assignor() -> None:
+    assert tuple(Assignor) == tuple(ASSIGNORS)
