@@ -138,6 +138,10 @@ class Replicas(Protocol):
         """Count a partition of a Produce request for the metrics."""
         ...
 
+    def count_refused(self, partition: WritablePartition, error: ErrorCode) -> None:
+        """Count a batch that was refused with ``error`` before it was given to the partition."""
+        ...
+
     def count_fetch(self, partition: Partition, size: int, *, of_follower: bool) -> None:
         """Count a partition in a response to Fetch, with the bytes of its records."""
         ...

@@ -437,13 +437,14 @@ class DataPartition(LogPartition):
     def _append(self, one: PartitionAppend) -> None:
         leader = self.leader
         if one.until_committed and leader is not None and leader.is_under_min_isr:
-            one.on_done(
-                BatchRefused(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"{len(leader.state.isr)} replicas of {self.directory.name} are in sync, and "
-                    f"min.insync.replicas requires {leader.min_isr} for acks=all.",
-                )
+            refused = BatchRefused(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(leader.state.isr)} replicas of {self.directory.name} are in sync, and "
+                f"min.insync.replicas requires {leader.min_isr} for acks=all.",
             )
+            for counts in self.counts:
+                counts.refused(refused.error)
+            one.on_done(refused)
             return
         self._appends.take(one)
 

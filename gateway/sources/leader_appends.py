@@ -74,11 +74,14 @@ class LeaderAppends:
         self._appended(one, outcome)
 
     def _appended(self, one: PartitionAppend, outcome: Outcome) -> None:
-        """Count a batch that is in the log, and tell its sender, on the event loop."""
+        """Count a batch that is in the log, or refused, and tell its sender, on the event loop."""
         if isinstance(outcome, Appended):
             messages, size = one.batch.header.last_offset_delta + 1, len(one.batch.data)
             for counts in self._counts:
                 counts.add(messages, size)
+        else:
+            for counts in self._counts:
+                counts.refused(outcome.error)
         self._answer(one, outcome)
 
     def _append_as_job(self, one: PartitionAppend) -> Callable[[], None]:

@@ -288,9 +288,13 @@ class _Produce:
             if isinstance(found, ErrorCode):
                 raise BatchRefused(found, "")
             context.gateway.replicas.count_produce(found)
-            batch = yield from check_batch(
-                wanted.records, context.version, found.rules, context.wall_ms
-            )
+            try:
+                batch = yield from check_batch(
+                    wanted.records, context.version, found.rules, context.wall_ms
+                )
+            except BatchRefused as refused:
+                context.gateway.replicas.count_refused(found, refused.error)
+                raise
             self._next = _Checked(topic.name, wanted.index, found, batch, response)
         except BatchRefused as refused:
             self._done(response, refused)

@@ -235,6 +235,12 @@ class ReplicaManager:
             for counts in partition.counts:
                 counts.produces += 1
 
+    def count_refused(self, partition: WritablePartition, error: ErrorCode) -> None:
+        """See ``gateway.ports.replicas.Replicas``."""
+        if isinstance(partition, DataPartition):
+            for counts in partition.counts:
+                counts.refused(error)
+
     def count_fetch(self, partition: Partition, size: int, *, of_follower: bool) -> None:
         """See ``gateway.ports.replicas.Replicas``."""
         if isinstance(partition, DataPartition):

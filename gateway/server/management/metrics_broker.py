@@ -71,6 +71,11 @@ BROKER: Final = (
         "replication_bytes_out",
     ),
     _of_topics("totalproducerequests_total", "Partitions in Produce requests.", "produces"),
+    _of_topics(
+        "failedproducerequests_total",
+        "Batches that were refused for unexpected reasons.",
+        "failed_produces",
+    ),
     _of_topics("totalfetchrequests_total", "Partitions in responses to Fetch.", "fetches"),
     _of_logs("logendoffset", "One past the last offset of the partition.", "end_offset"),
     _of_logs("logstartoffset", "First offset of the partition.", "log_start_offset"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.log.partition.log_settings import LogSettings
 from gateway.sources.append_counts import AppendCounts
 from gateway.sources.leader_appends import SLOW_S
+from kwire.protocol import ErrorCode
 from tests.gateway.sources.data_partitions import Ticking, appended, batch_of, led, record_of_leader
 
 
@@ -51,6 +54,35 @@ def test_refused_batch_is_not_counted(tmp_path: Path) -> None:
     partition.follow(record_of_leader(2))
     assert isinstance(appended(partition, batch_of(b"a")), BatchRefused)
     assert counted(counts) == (0, 0)
+    partition.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "failed"),
+    [
+        (ErrorCode.MESSAGE_TOO_LARGE, 0),
+        (ErrorCode.CORRUPT_MESSAGE, 0),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0),
+        (ErrorCode.KAFKA_STORAGE_ERROR, 0),
+        (ErrorCode.INVALID_RECORD, 1),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, 1),
+    ],
+)
+def test_refusal_counts_as_failed_where_kafka_counts_it(error: ErrorCode, failed: int) -> None:
+    counts = AppendCounts()
+    counts.refused(error)
+    assert counts.failed_produces == failed
+
+
+def test_batch_out_of_order_is_a_failed_produce(tmp_path: Path) -> None:
+    counts = AppendCounts()
+    partition = led(tmp_path / "orders-0", counts=(counts,))
+    appended(partition, batch_of(b"a", producer_id=7, base_sequence=0))
+    assert counts.failed_produces == 0
+    refused = appended(partition, batch_of(b"b", producer_id=7, base_sequence=5))
+    assert isinstance(refused, BatchRefused)
+    assert (counts.failed_produces, counts.messages) == (1, 1)
     partition.close()
 
 

@@ -64,9 +64,13 @@ class MemoryReplicas:
 
     replica: MemoryReplica = field(default_factory=MemoryReplica)
     produced: int = 0
+    refused: list[ErrorCode] = field(default_factory=list)
 
     def count_produce(self, partition: Any) -> None:
         self.produced += 1
+
+    def count_refused(self, partition: Any, error: ErrorCode) -> None:
+        self.refused.append(error)
 
     def find_writable(self, topic_id: Uuid, index: int) -> Any:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if index == 9 else self.replica
@@ -125,6 +129,7 @@ def test_each_partition_has_an_error_of_its_own() -> None:
     answer = world.produce(good, torn, None, good)
     errors = [part.error_code for part in parts(answer)]
     assert errors == [0, ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, 0]
+    assert world.replicas.refused == errors[1:3]
     assert len(world.replica.appended) == 2
 
 

@@ -35,6 +35,7 @@ from kwire.cluster import Image
 from kwire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.register_broker_record import RegisterBrokerRecord
+from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID
 from tests.gateway.server.watched import NOW, empty_context, facts, quorum_status
 
@@ -130,6 +131,7 @@ def replicas(*, partitions: int = 1, topics: int = 1) -> ReplicaManager:
     counts = AppendCounts()
     counts.add(7, 700)
     counts.produces = 3
+    counts.refused(ErrorCode.INVALID_RECORD)
     counts.fetched(300, of_follower=False)
     counts.fetched(200, of_follower=True)
     logs = [

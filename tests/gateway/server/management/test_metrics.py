@@ -74,6 +74,7 @@ APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
         (TOPICS + "bytesout_total{topic=orders}", 300),
         (TOPICS + "replicationbytesout_total{topic=orders}", 200),
         (TOPICS + "totalproducerequests_total{topic=}", 3),
+        (TOPICS + "failedproducerequests_total{topic=orders}", 1),
         (TOPICS + "totalfetchrequests_total{topic=}", 2),
         ("kafka_log_log_logendoffset{partition=0}{topic=orders}", 8),
         ("kafka_log_log_logstartoffset{partition=0}{topic=orders}", 3),
