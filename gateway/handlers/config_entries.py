@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 from gateway.config.config import KEYS, Key
 from gateway.controller.configs.broker_keys import BROKER_KEYS, LISTENER_KEYS
 from gateway.controller.configs.config_def import ConfigKey, ConfigSource, ConfigType
-from gateway.controller.configs.topic_configs import Effective, effective_topic_configs
+from gateway.controller.configs.topic_configs import (
+    APPLIED_KEYS,
+    Effective,
+    effective_topic_configs,
+)
 from gateway.handlers.topic_configs import TOPIC_CONFIGS, audit_topic_configs, view_topic_configs
 from kwire.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from kwire.records.redact import broker_config, is_secret_config
@@ -58,7 +62,9 @@ def of_audit_topic(config: Any) -> Iterator[Entry]:
 
 
 def of_node(config: Any, image: Image | None, node_id: int) -> Iterator[Entry]:
-    """Yield this node's settings, and the dynamic configs that the log has for it."""
+    """Yield this node's settings, the dynamic configs that the log has for it, and the defaults of
+    those that a broker applies.
+    """
     for key in KEYS.values():
         yield _fixed(
             key.name,
@@ -70,9 +76,12 @@ def of_node(config: Any, image: Image | None, node_id: int) -> Iterator[Entry]:
     if image is not None:
         own = image.configs.get((BROKER_RESOURCE, str(node_id)), {})
         shared = image.configs.get((BROKER_RESOURCE, ""), {})
-        for name in sorted((own.keys() | shared.keys()) - KEYS.keys()):
+        applied = APPLIED_KEYS if config.is_broker else frozenset[str]()
+        for name in sorted((own.keys() | shared.keys() | applied) - KEYS.keys()):
             found = _dynamic(name, own, ConfigSource.DYNAMIC_BROKER_CONFIG)
             found += _dynamic(name, shared, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+            if name in applied and (default := BROKER_KEYS[name].default) is not None:
+                found += ((name, default, ConfigSource.DEFAULT_CONFIG),)
             yield _of_broker(name, found)
 
 
@@ -159,10 +168,10 @@ def _dynamic(name: str, configs: Mapping[str, str], source: ConfigSource) -> tup
 
 
 def _of_broker(name: str, origins: tuple[_Origin, ...]) -> Entry:
-    """Return the entry of a broker config from a record. A key unknown to Kafka (a plug-in's) is
+    """Return the entry of a broker config, with its values. A key unknown to Kafka (a plug-in's) is
     sensitive.
     """
-    _, value, source = origins[0]
+    _, value, source = origins[0] if origins else (name, None, ConfigSource.DEFAULT_CONFIG)
     is_secret = is_secret_config(BROKER_RESOURCE, name)
     return Entry(
         name,

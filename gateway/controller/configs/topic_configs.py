@@ -6,13 +6,30 @@ It knows no request.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from gateway.controller.configs.broker_keys import BROKER_KEYS
 from gateway.controller.configs.config_def import ConfigError, ConfigKey, ConfigSource, Synonym
 from gateway.controller.configs.topic_keys import TOPIC_KEYS
 from gateway.java.text import parse_integer, trim
 from kwire.cluster import Image
 from kwire.cluster.image import BROKER_RESOURCE
+
+#: The dynamic keys that a broker applies: of its log cleaner and producers, and the defaults of
+#: topics.
+APPLIED_KEYS: Final = frozenset(
+    (
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "producer.id.expiration.ms",
+        *(
+            synonym.name
+            for key in TOPIC_KEYS.values()
+            for synonym in key.synonyms
+            if synonym.name in BROKER_KEYS
+        ),
+    )
+)
 
 
 class Effective(NamedTuple):

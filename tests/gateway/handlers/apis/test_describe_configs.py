@@ -10,7 +10,9 @@ import pytest
 from gateway.config.config import KEYS, Config, Listener
 from gateway.controller.configs.config_def import ConfigSource, ConfigType
 from gateway.handlers.apis import describe_configs
+from kwire.cluster.image import BROKER_RESOURCE
 from kwire.protocol import ConfigResourceType, ErrorCode
+from tests.gateway.handlers.apis.test_produce_data import BrokerWorld
 from tests.gateway.handlers.world import NODE, World
 
 TOPIC = {
@@ -79,6 +81,25 @@ def test_node_returns_its_settings(version: int) -> None:
             for name in ("node.id", "snapshot.prefix", "listeners", "log.level")
         ]
         assert types == [ConfigType.INT, ConfigType.BOOLEAN, ConfigType.LIST, ConfigType.STRING]
+
+
+def test_broker_has_the_defaults_of_the_dynamic_configs_that_it_applies() -> None:
+    world = BrokerWorld()
+    world.quorum_image.configs[BROKER_RESOURCE, ""] = {"log.retention.ms": "60000"}
+    world.quorum_image.configs[BROKER_RESOURCE, str(NODE)] = {"num.io.threads": "4"}
+    result = ask(world, 4, BROKER, include_synonyms=True)
+    found = {
+        one.name: (one.value, one.config_source, [(s.value, s.source) for s in one.synonyms])
+        for one in result.configs
+    }
+    default = ConfigSource.DEFAULT_CONFIG
+    assert found["log.cleaner.backoff.ms"] == ("15000", default, [("15000", default)])
+    shared = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    assert found["log.retention.ms"] == ("60000", shared, [("60000", shared)])
+    assert found["log.roll.ms"] == (None, default, [])
+    assert found["num.io.threads"][:2] == ("4", ConfigSource.DYNAMIC_BROKER_CONFIG)
+    assert not found.keys() & {"num.network.threads", "ssl.provider"}  # nothing applies them
+    assert not any(one.read_only for one in result.configs if one.name == "log.roll.ms")
 
 
 @pytest.mark.parametrize("keys", [["retention.ms", "no.such.key"], ["retention.ms"]])
