@@ -11,7 +11,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tools.kafka_files import Node, Shape
 from tools.own_quorum import OwnCluster, run_kwire
 from tools.process import lasting_ports
 from tools.real_brokers import SESSIONS
+from tools.tcp_proxy import Network
 
 #: Of the first broker: those of Kafka's brokers begin at 101.
 FIRST_ID = 201
@@ -37,7 +38,7 @@ class OwnBrokers(OwnCluster):
         run_kwire(["format", *where])
 
     def _addresses(self, node: Node) -> dict[str, str]:
-        return {
+        values = {
             "process.roles": "broker",
             "node.id": str(node.node_id),
             "data.dir": str(node.log_dir),
@@ -48,6 +49,10 @@ class OwnBrokers(OwnCluster):
             "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
             **self.quorum,
         }
+        if self.network is not None:
+            address = self.network.address(node.node_id, "BROKER")
+            values["advertised.listeners"] = f"BROKER://{address}"
+        return values
 
 
 @contextlib.contextmanager
@@ -58,12 +63,16 @@ def own_brokers(
     properties: Mapping[str, str] | None = None,
     node_properties: Callable[[Node], Mapping[str, str]] | None = None,
     directory: Path | None = None,
+    network: Network | None = None,
+    before: Sequence[str] = (),
 ) -> Iterator[OwnBrokers]:
     """Yield brokers that are registered with the controllers among the nodes of ``controllers``,
     and unfenced; they are killed at the end of the block.
 
     Node ids are 201 and up. ``properties`` go into every file of properties, those of
-    ``node_properties(node)`` into that broker's. The directory is removed unless it was given or
+    ``node_properties(node)`` into that broker's. ``network``: requests to these brokers, and to the
+    controllers that it has, go through it. ``before``: a program that runs every broker, as of
+    ``tools.own_quorum``. The directory is removed unless it was given or
     something failed. Raises ProcessError when a broker does not start.
     """
     scratch = directory or Path(tempfile.mkdtemp(prefix="kwire-brokers-"))
@@ -80,8 +89,13 @@ def own_brokers(
         scratch,
         properties=values | dict(properties or {}),
         node_properties=node_properties,
-        quorum=_quorum_properties(controllers),
+        quorum=_quorum_properties(controllers, network),
+        network=network,
+        before=before,
     )
+    if network is not None:
+        for node in nodes:
+            network.add(node.node_id, ("127.0.0.1", node.broker_port), "BROKER")
     try:
         for node in nodes:
             node.directory.mkdir(parents=True, exist_ok=True)
@@ -102,12 +116,14 @@ def own_brokers(
         shutil.rmtree(scratch)
 
 
-def _quorum_properties(controllers: Cluster) -> dict[str, str]:
+def _quorum_properties(controllers: Cluster, network: Network | None) -> dict[str, str]:
     if isinstance(controllers, OwnCluster):
         return controllers.quorum_properties()
     found = [node for node in controllers.nodes if node.is_controller()]
     if controllers.shape.static_voters:
         voters = ",".join(f"{one.node_id}@{one.controller_address}" for one in found)
         return {"controller.quorum.voters": voters}
-    addresses = ",".join(one.controller_address for one in found)
-    return {"controller.quorum.bootstrap.servers": addresses}
+    addresses = [
+        one.controller_address if network is None else network.address(one.node_id) for one in found
+    ]
+    return {"controller.quorum.bootstrap.servers": ",".join(addresses)}

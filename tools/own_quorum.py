@@ -41,8 +41,8 @@ RELEASE = KAFKA_VERSION.rpartition(".")[0]
 
 @dataclass
 class OwnCluster(Cluster):
-    """Running nodes of kwire's quorum. ``network``, if there is one, carries the connections
-    between the nodes, so that a test can cut them. ``before`` is a command line that starts each
+    """Running nodes of kwire's quorum. ``network``, if there is one, carries the connections to
+    the listeners that it has proxies for, so that a test can cut them. ``before`` is a command line that starts each
     node's command, such as strace.
     """
 
@@ -143,8 +143,9 @@ class OwnCluster(Cluster):
             "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
         if self.network is not None:
-            values["advertised.listeners"] = (
-                f"BROKER://{node.broker_address},CONTROLLER://{self.peer_address(node)}"
+            shown = {"BROKER": node.broker_address, **self.network.listeners(node.node_id)}
+            values["advertised.listeners"] = ",".join(
+                f"{name}://{address}" for name, address in shown.items()
             )
         return values | (self.quorum_properties() if len(self.nodes) > 1 else {})
 
@@ -168,7 +169,7 @@ def own_quorum(
     node_properties: Callable[[Node], Mapping[str, str]] | None = None,
     ids: Sequence[int] | None = None,
     static_voters: bool | None = None,
-    proxied: bool = False,
+    network: Network | None = None,
     formatted: bool | None = None,
     before: Sequence[str] = (),
     directory: Path | None = None,
@@ -181,7 +182,8 @@ def own_quorum(
     Node ids are 1 to ``nodes``, or ``ids``. ``properties`` go into every node's file, those of
     ``node_properties(node)`` into that node's. With ``static_voters`` the voters are in the
     configuration (kraft.version 0), else in the log; by default a single node's are in its log.
-    ``proxied``: the requests between nodes go through ``cluster.network``. ``formatted``: whether
+    ``network``: the requests to controllers go through it, and those to brokers of nodes that are
+    both; it is closed at the end. ``formatted``: whether
     ``kwire format`` runs first; by default for all but a single node, which formats itself.
     ``release``: the metadata.version to format, by default that of the Kafka nodes in tests.
     ``before``: a program that runs every node, such as strace. ``start``: whether to start nodes.
@@ -205,9 +207,12 @@ def own_quorum(
             node_properties=node_properties,
             release=release,
         )
-        if proxied:
-            targets = {node.node_id: ("127.0.0.1", node.controller_port) for node in cluster.nodes}
-            cluster.network = stack.enter_context(Network(targets))
+        if network is not None:
+            cluster.network = stack.enter_context(network)
+            for node in cluster.nodes:
+                network.add(node.node_id, ("127.0.0.1", node.controller_port))
+                if "broker" in cluster.properties.get("process.roles", ""):
+                    network.add(node.node_id, ("127.0.0.1", node.broker_port), "BROKER")
         try:
             _prepare(cluster, len(ids) > 1 if formatted is None else formatted)
             if start:

@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +70,7 @@ def real_brokers(
     *,
     version: str = KAFKA_VERSION,
     properties: Mapping[str, str] | None = None,
+    node_properties: Callable[[Node], Mapping[str, str]] | None = None,
     log_dirs: int = 1,
     options: Sequence[str] = FAST_START,
     directory: Path | None = None,
@@ -77,9 +78,10 @@ def real_brokers(
     """Yield brokers that have registered with the controllers of ``own`` and are unfenced; they are
     killed at the end of the block.
 
-    Node ids are 101 and up. ``properties`` go into every server.properties. The directory is
-    removed unless it was given or something failed. Raises JavaError without Java or Maven,
-    ProcessError when a broker does not start.
+    Node ids are 101 and up. ``properties`` go into every server.properties, those of
+    ``node_properties(node)`` into that broker's. The directory is removed unless it was given or
+    something failed. Raises JavaError without Java or Maven, ProcessError when a broker does not
+    start.
     """
     scratch = directory or Path(tempfile.mkdtemp(prefix="kwire-brokers-"))
     replicas = str(min(brokers, 3))
@@ -89,7 +91,10 @@ def real_brokers(
         "transaction.state.log.replication.factor": replicas,
         **(properties or {}),
     }
-    shape = Shape(version, brokers, 0, own.static, voters=0, properties=values, log_dirs=log_dirs)
+    shape = Shape(
+        version, brokers, 0, own.static, voters=0, properties=values,
+        node_properties=node_properties, log_dirs=log_dirs,
+    )  # fmt: skip
     nodes = _make_nodes(brokers, scratch)
     cluster = RealBrokers(shape, own.cluster_id, nodes, scratch, options)
     try:

@@ -1,9 +1,10 @@
-"""Runs a network between the nodes of a quorum that can be cut in one or both directions, slowed
+"""Runs a network between the nodes of a cluster that can be cut in one or both directions, slowed
 down and reset.
 
-One proxy stands before each node, at the address that the other nodes use. It recognizes the
-calling node by the client id of the first request on a connection, which Kafka's and kwire's nodes
-begin with ``raft-client-``; it lets all other connections through. A cut holds bytes back as a
+One proxy stands before each listener of a node, at the address that others use. It recognizes the
+calling node by the client id of the first request on a connection, in which Kafka's and kwire's
+nodes have their node ids (``raft-client-1``, ``broker-1-fetcher-0``, ``1``); it lets all other
+connections through. A cut holds bytes back as a
 network that loses packets does: connections stay open, and the bytes arrive after healing unless a
 side has closed the connection before.
 """
@@ -19,10 +20,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+#: The name of a controller's listener.
+CONTROLLER = "CONTROLLER"
 _CHUNK = 1 << 16
 #: Size, API key, version, correlation id, length of the client id.
 _HEAD = struct.Struct(">ihhih")
-_CLIENT_ID = re.compile(rb"raft-client-(\d+)")
+_CLIENT_ID = re.compile(rb"(?:raft-client-|(?:kwire|broker)-)?(\d+)(?:-.*)?")
 #: A caller that is not a node, or has not sent its first request.
 _UNKNOWN_CALLER = -1
 
@@ -37,13 +40,15 @@ class _Way:
 
 class Network:
     """``with Network({1: ("host", port), ...}) as network``: proxies in threads, one for each node
-    and its real address.
+    and the real address of its controller's listener. More may be added.
     """
 
-    def __init__(self, targets: Mapping[int, tuple[str, int]]) -> None:
+    def __init__(self, targets: Mapping[int, tuple[str, int]] | None = None) -> None:
         self._changed = threading.Condition()
         self._ways: dict[tuple[int, int], _Way] = {}
-        self._proxies = {node: _Proxy(self, node, target) for node, target in targets.items()}
+        self._proxies: dict[tuple[int, str], _Proxy] = {}
+        for node, target in (targets or {}).items():
+            self.add(node, target)
         #: Bytes passed on, by (from, to).
         self.passed: dict[tuple[int, int], int] = {}
 
@@ -58,9 +63,20 @@ class Network:
         for proxy in self._proxies.values():
             proxy.close()
 
-    def address(self, node: int) -> str:
-        """``host:port`` of the proxy before a node."""
-        return f"127.0.0.1:{self._proxies[node].port}"
+    def add(self, node: int, target: tuple[str, int], listener: str = CONTROLLER) -> None:
+        """Put a proxy before a listener of a node, if there is none yet."""
+        if (node, listener) not in self._proxies:
+            self._proxies[node, listener] = _Proxy(self, node, target)
+
+    def address(self, node: int, listener: str = CONTROLLER) -> str:
+        """``host:port`` of the proxy before a listener of a node. Raises KeyError."""
+        return f"127.0.0.1:{self._proxies[node, listener].port}"
+
+    def listeners(self, node: int) -> dict[str, str]:
+        """``host:port`` of the proxy before each listener of a node, by its name."""
+        return {
+            listener: self.address(node, listener) for one, listener in self._proxies if one == node
+        }
 
     def cut(self, source: int, target: int) -> None:
         """Cut off the bytes from ``source`` to ``target``; the other direction stays open."""
@@ -68,7 +84,7 @@ class Network:
 
     def isolate(self, node: int) -> None:
         """Cut a node off from all others, both ways."""
-        for other in self._proxies:
+        for other, _ in self._proxies:
             if other != node:
                 self.cut(node, other)
                 self.cut(other, node)
@@ -87,7 +103,12 @@ class Network:
         """Break the connections between two nodes with RST, in both directions; returns how many
         there were.
         """
-        return self._proxies[target].reset(source) + self._proxies[source].reset(target)
+        return sum(
+            proxy.reset(caller)
+            for caller, callee in ((source, target), (target, source))
+            for (node, _), proxy in self._proxies.items()
+            if node == callee
+        )
 
     def _change(
         self, source: int, target: int, *, open: bool | None = None, delay_s: float | None = None

@@ -18,6 +18,7 @@ from tools.consistency_checker.checker import Minimum
 from tools.consistency_checker.run import Result, judge, under_load
 from tools.kill_loop import kill
 from tools.own_quorum import QUICK, own_quorum
+from tools.tcp_proxy import Network
 
 _CYCLES = 15
 _SEED = 595
@@ -79,7 +80,7 @@ def test_working_leader_keeps_its_epoch(tmp_path: Path) -> None:
 
 def under(kinds: Sequence[faults.Fault], journal: Path, properties: Mapping[str, str]) -> Result:
     """A quorum behind proxies under these faults, one after the other, judged."""
-    with own_quorum(3, properties=properties, proxied=True) as cluster:
+    with own_quorum(3, properties=properties, network=Network()) as cluster:
         with under_load(cluster, journal) as run:
             run.writers.wait_for(faults.APPENDS)
             for fault in kinds:

@@ -12,6 +12,7 @@ from gateway.log.files.meta_properties import FILE_NAME, read_meta_properties
 from tools.kafka_files import Node
 from tools.own_quorum import own_quorum
 from tools.process import ProcessError
+from tools.tcp_proxy import Network
 
 
 def told(node: Node) -> dict[str, str]:
@@ -58,7 +59,7 @@ def test_a_wiped_dynamic_voter_is_another_node(tmp_path: Path) -> None:
 
 
 def test_behind_proxies_nodes_know_each_other_by_these_alone(tmp_path: Path) -> None:
-    with own_quorum(2, directory=tmp_path, proxied=True, start=False) as cluster:
+    with own_quorum(2, directory=tmp_path, network=Network(), start=False) as cluster:
         assert cluster.network is not None
         for node in cluster.nodes:
             values, proxy = told(node), cluster.network.address(node.node_id)

@@ -13,7 +13,7 @@ import pytest
 from kwire.header import encode_request_header
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from tests.waiting import PATIENCE_S
-from tools.tcp_proxy import Network
+from tools.tcp_proxy import CONTROLLER, Network
 
 _ECHO, _OTHER = 1, 2
 
@@ -60,9 +60,11 @@ def hello(client_id: str) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
 
-def call(network: Network, client_id: str = f"raft-client-{_OTHER}") -> socket.socket:
+def call(
+    network: Network, client_id: str = f"raft-client-{_OTHER}", *, listener: str = CONTROLLER
+) -> socket.socket:
     """A connection to the first node on which the first request went there and back."""
-    host, port = network.address(_ECHO).split(":")
+    host, port = network.address(_ECHO, listener).split(":")
     connection = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
     assert echoed(connection, hello(client_id))
     return connection
@@ -166,3 +168,40 @@ def test_a_node_that_does_not_listen_is_a_reset() -> None:
             connection.sendall(hello("raft-client-2"))
             with pytest.raises(ConnectionResetError):
                 connection.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("client_id", "is_node"),
+    [
+        ("broker-2-fetcher-0", True),
+        ("broker-2", True),
+        ("kwire-2", True),
+        ("2", True),
+        ("rdkafka", False),
+        ("raft-client", False),
+        ("consumer-2", False),
+    ],
+)
+def test_node_that_calls_is_known_by_its_client_id_and_no_client_is(
+    network: Network, client_id: str, is_node: bool
+) -> None:
+    with call(network, client_id) as connection:
+        network.cut(_OTHER, _ECHO)
+        connection.sendall(b"held?")
+        assert silent(connection) == is_node
+
+
+def test_each_listener_of_a_node_has_a_proxy_and_all_are_reset(network: Network) -> None:
+    one = Echo()
+    network.add(_ECHO, one.address, "BROKER")
+    network.add(_ECHO, ("127.0.0.1", 1), "BROKER")  # it has one
+    assert network.listeners(_ECHO).keys() == {CONTROLLER, "BROKER"}
+    with (
+        call(network) as to_controller,
+        call(network, listener="BROKER") as to_broker,
+    ):
+        assert network.reset(_OTHER, _ECHO) == 2
+        for connection in (to_controller, to_broker):
+            with pytest.raises(ConnectionResetError):
+                connection.recv(1)
+    one.listener.close()

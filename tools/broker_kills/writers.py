@@ -100,6 +100,8 @@ class IdempotentWriter(Writer):
         self.acknowledged: dict[int, dict[int, int]] = defaultdict(dict)
         #: The records that were acknowledged without an offset, by partition.
         self.elsewhere: dict[int, set[int]] = defaultdict(set)
+        #: The highest offset that was acknowledged, and the number of its record, by partition.
+        self.newest: dict[int, tuple[int, int]] = {}
 
     @abstractmethod
     def record(self, number: int) -> tuple[bytes | None, bytes | None]:
@@ -132,7 +134,9 @@ class IdempotentWriter(Writer):
         elif message.offset() is None:
             self.elsewhere[message.partition()].add(number)
         else:
-            self.acknowledged[message.partition()][message.offset()] = number
+            partition, offset = message.partition(), message.offset()
+            self.acknowledged[partition][offset] = number
+            self.newest[partition] = max((offset, number), self.newest.get(partition, (-1, -1)))
 
     def count(self) -> int:
         """Return how many records were acknowledged."""

@@ -183,7 +183,7 @@ KILLS: Mapping[str, tuple[Fault, int]] = {
 def network_of(run: Run) -> Network:
     """The proxies between the nodes. Raises TypeError for a cluster without them."""
     if not isinstance(run.cluster, OwnCluster) or run.cluster.network is None:
-        raise TypeError("the cluster has no network that can be cut: own_quorum(proxied=True)")
+        raise TypeError("the cluster has no network that can be cut: own_quorum(network=Network())")
     return run.cluster.network
 
 

@@ -3,9 +3,11 @@ tools.partition_checker --own 3``.
 
 Brokers of kwire and of Kafka replicate the same partitions. An idempotent producer, a transactional
 one and a copier of its records write with acks=all, and consumers of both isolation levels read,
-while brokers are killed, paused and stopped. Afterwards every acknowledged record has to be there
-once and in order, no aborted one was read, nothing that a consumer saw was taken back or left out,
-and the replicas' logs are equal. The result is a line of JSON; the exit status is 1 for a fault.
+while brokers are killed, paused, stopped, cut off, and run on disks that are slow or full and with
+clocks that step. Afterwards every acknowledged record has to be there once and in order, no aborted
+one was read, nothing that a consumer saw was taken back or left out, new consumers found what was
+acknowledged before, and the replicas' logs are equal. The result is a line of JSON; the exit status
+is 1 for a violation.
 """
 
 from __future__ import annotations

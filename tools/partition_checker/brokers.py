@@ -10,20 +10,23 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from kwire.records import iter_batches
+from tools.failing_server import BEFORE
 from tools.java import KAFKA_VERSION
 from tools.kafka import Cluster, kafka
 from tools.kafka_files import Node
 from tools.own_brokers import own_brokers
-from tools.own_quorum import QUICK, OwnCluster, own_quorum
+from tools.own_quorum import OwnCluster, own_quorum
 from tools.partition_checker.judge import LoggedBatch
 from tools.process import PATIENCE_S, ProcessError
 from tools.real_brokers import SESSIONS, logged_errors, real_brokers
+from tools.tcp_proxy import Network
 
 REPLICAS = 3
 #: The ISR shrinks soon, so that a round is short.
@@ -38,6 +41,8 @@ _TOPICS = {
 }
 
 
+#: The node id of Kafka's only controller.
+_KAFKAS_CONTROLLER = 1
 _COMBINED = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
@@ -62,10 +67,13 @@ _SLOW = re.compile(
 
 @dataclass
 class Brokers:
-    """A running cluster; ``clusters`` run its brokers, ``controllers`` its controllers."""
+    """A running cluster; ``clusters`` run its brokers, ``controllers`` its controllers. All nodes
+    talk to one another through ``network``.
+    """
 
     controllers: Cluster
     clusters: Sequence[Cluster]
+    network: Network
 
     @property
     def bootstrap(self) -> str:
@@ -76,6 +84,12 @@ class Brokers:
         """The brokers."""
         return [node for one in self.clusters for node in one.nodes if node.is_broker()]
 
+    @property
+    def own_nodes(self) -> list[Node]:
+        """The brokers of kwire: their disks and clocks can fail."""
+        own = [one for one in self.clusters if isinstance(one, OwnCluster)]
+        return [node for one in own for node in one.nodes if node.is_broker()]
+
     def of(self, node: Node) -> Cluster:
         """The cluster that runs a broker."""
         return next(one for one in self.clusters if node in one.nodes)
@@ -84,9 +98,20 @@ class Brokers:
         """Create topics with three replicas, two of which have to be in sync."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         config = {"min.insync.replicas": "2", "segment.bytes": str(1 << 20)}
-        new = [NewTopic(name, partitions, REPLICAS, config=config) for name in topics]
-        for created in admin.create_topics(new).values():
-            created.result(PATIENCE_S)
+        missing = set(topics)
+        deadline = time.monotonic() + PATIENCE_S
+        while missing:
+            new = [NewTopic(name, partitions, REPLICAS, config=config) for name in sorted(missing)]
+            for name, created in admin.create_topics(new).items():
+                try:
+                    created.result(PATIENCE_S)
+                except KafkaException as error:
+                    # A controller that lost its leadership may have created it.
+                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        if time.monotonic() > deadline:
+                            raise
+                        continue
+                missing.discard(name)
 
     def leader_of(self, topic: str, partition: int) -> int:
         """Return the node id of the leader of a partition, or -1."""
@@ -130,15 +155,30 @@ class Brokers:
                 found[-1] += f"\n{line}"
         return [error for error in found if not (_REFUSED.search(error) or _SLOW.search(error))]
 
-    def log_directory(self, topic: str, partition: int) -> Path:
-        """Return where a replica has the log of a partition."""
-        directories = [node.log_dir / f"{topic}-{partition}" for node in self.nodes]
-        return next(one for one in directories if one.exists())
+    def log_directories(self, topic: str, partition: int) -> dict[int, Path]:
+        """Return where each replica has the log of a partition, by node id."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        found = admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions[partition]
+        return {
+            node.node_id: node.log_dir / f"{topic}-{partition}"
+            for node in self.nodes
+            if node.node_id in found.replicas
+        }
 
-    def log_of(self, node: Node, topic: str, partition: int) -> list[LoggedBatch]:
-        """Return the batches in a broker's files of a partition."""
-        files = sorted((node.log_dir / f"{topic}-{partition}").glob("*.log"))
-        return [batch for file in files for batch in _logged(file.read_bytes())]
+    def log_directory(self, topic: str, partition: int) -> Path:
+        """Return where one of the replicas has the log of a partition."""
+        return next(iter(self.log_directories(topic, partition).values()))
+
+    def logs_of(self, topic: str, partition: int) -> dict[int, list[LoggedBatch]]:
+        """Return the batches in the files of each replica of a partition, by node id; a replica
+        without a directory has none.
+        """
+        return {
+            node: [
+                one for file in sorted(where.glob("*.log")) for one in _logged(file.read_bytes())
+            ]
+            for node, where in self.log_directories(topic, partition).items()
+        }
 
 
 def _logged(data: bytes) -> Iterator[LoggedBatch]:
@@ -157,30 +197,57 @@ def brokers(
     that are brokers and controllers ("combined").
     """
     with contextlib.ExitStack() as stack:
+        network = stack.enter_context(Network())
         clusters: list[Cluster] = []
         quorum: Cluster
         if controllers == "combined":
-            values = {**QUICK, **SESSIONS, **_PROPERTIES, **_TOPICS, **_COMBINED}
-            quorum = stack.enter_context(own_quorum(own, properties=values))
-            yield Brokers(quorum, [quorum])
-            return
-        if controllers == "kafka":
-            values = {**SESSIONS, **_PROPERTIES, **_TOPICS}
+            values = {**SESSIONS, **_PROPERTIES, **_TOPICS, **_COMBINED}
             quorum = stack.enter_context(
-                kafka(version=version, brokers=java, controllers=1, properties=values)
+                own_quorum(own, properties=values, network=network, before=BEFORE)
             )
+            yield Brokers(quorum, [quorum], network)
+            return
+        of_kafka = {**SESSIONS, **_PROPERTIES, **_TOPICS}
+        if controllers == "kafka":
+            quorum = stack.enter_context(
+                kafka(
+                    version=version, brokers=java, controllers=1, properties=of_kafka,
+                    node_properties=partial(_advertised, network, _KAFKAS_CONTROLLER),
+                )
+            )  # fmt: skip
             clusters += [quorum] if java else []
         else:
-            values = {**QUICK, **SESSIONS, "process.roles": "controller"}
-            quorum = stack.enter_context(own_quorum(3, properties=values))
+            values = {**SESSIONS, "process.roles": "controller"}
+            quorum = stack.enter_context(own_quorum(3, properties=values, network=network))
             if java:
-                values = {**SESSIONS, **_PROPERTIES, **_TOPICS}
                 clusters.append(
                     stack.enter_context(
-                        real_brokers(quorum, java, version=version, properties=values)
+                        real_brokers(
+                            quorum, java, version=version, properties=of_kafka,
+                            node_properties=partial(_advertised, network, None),
+                        )
                     )
-                )
+                )  # fmt: skip
         if own:
             values = {**_PROPERTIES, **_TOPICS}
-            clusters.append(stack.enter_context(own_brokers(quorum, own, properties=values)))
-        yield Brokers(quorum, clusters)
+            clusters.append(
+                stack.enter_context(
+                    own_brokers(quorum, own, properties=values, network=network, before=BEFORE)
+                )
+            )
+        yield Brokers(quorum, clusters, network)
+
+
+def _advertised(network: Network, controller: int | None, node: Node) -> dict[str, str]:
+    """Return the properties by which a node of Kafka is found through the network, and finds the
+    ``controller``, a node of Kafka that was asked for before.
+    """
+    if node.is_broker():
+        network.add(node.node_id, ("127.0.0.1", node.broker_port), "BROKER")
+    if node.is_controller():
+        network.add(node.node_id, ("127.0.0.1", node.controller_port))
+    shown = network.listeners(node.node_id).items()
+    values = {"advertised.listeners": ",".join(f"{name}://{address}" for name, address in shown)}
+    if controller is not None:
+        values["controller.quorum.bootstrap.servers"] = network.address(controller)
+    return values

@@ -5,7 +5,7 @@ replicas after it. Pure.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 
@@ -45,6 +45,30 @@ def reading_faults(reader: str, seen: Sequence[Seen], final: Sequence[Seen]) -> 
     left_out = [offset for offset in left_out if offset not in got]
     if left_out:
         yield f"{reader}: was not given {len(left_out)} records, at {left_out[:5]}"
+
+
+class FreshRead(NamedTuple):
+    """What a new consumer found in a partition after ``offset`` with ``value`` was acknowledged:
+    the ``end`` of the log by the ``leader``, and the value at that offset (None: it got no record).
+    """
+
+    partition: str
+    offset: int
+    value: str
+    leader: int
+    end: int
+    found: str | None
+
+
+def stale_faults(read: FreshRead, deposed: Set[int]) -> Iterator[str]:
+    """Yield what is wrong with a read. A leader answers with what was acknowledged before; those
+    in ``deposed`` may not know yet that they are none any more, which Kafka's do not ask either.
+    """
+    where = f"{read.partition}: offset {read.offset} was acknowledged, and leader {read.leader}"
+    if read.end <= read.offset and read.leader not in deposed:
+        yield f"{where} said that the log ends at {read.end}: a stale read"
+    if read.found is not None and read.found != read.value:
+        yield f"{where} had {read.found} there, not {read.value}"
 
 
 def replica_faults(partition: str, logs: Mapping[int, Sequence[LoggedBatch]]) -> Iterator[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from tools.broker_kills.judge import Kept
 from tools.broker_kills.reading import PARTITIONS
 from tools.partition_checker.judge import Seen, reading_faults
 
@@ -60,45 +61,13 @@ class Reader(threading.Thread):
         consumer.close()
 
 
-def read_to_end(bootstrap: str, topic: str, partitions: int, timeout_s: float) -> list[list[Seen]]:
-    """Return the committed records of each partition of a topic. Raises TimeoutError."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "final",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-            "log_level": 0,
-        }
-    )
-    consumer.assign([TopicPartition(topic, one, 0) for one in range(partitions)])
-    found: list[list[Seen]] = [[] for _ in range(partitions)]
-    ended: set[int] = set()
-    try:
-        while len(ended) < partitions:
-            message = consumer.poll(timeout_s)
-            if message is None:
-                raise TimeoutError(f"{topic} cannot be read to its end")
-            error, partition = message.error(), message.partition()
-            assert partition is not None
-            if error is not None:
-                if error.code() == KafkaError._PARTITION_EOF:
-                    ended.add(partition)
-                continue
-            offset, value = message.offset(), message.value()
-            assert offset is not None and value is not None
-            found[partition].append(Seen(offset, value.decode()))
-    finally:
-        consumer.close()
-    return found
-
-
-def faults_of(reader: Reader, final: Sequence[Sequence[Seen]]) -> list[str]:
-    """Return what is wrong with what a reader got, once the records that stay are known."""
+def faults_of(reader: Reader, final: Mapping[int, Sequence[Kept]]) -> list[str]:
+    """Return what is wrong with what a reader got, once the records that stay are known, by
+    partition.
+    """
     found = list(reader.failed)
     for partition, seen in sorted(reader.seen.items()):
         name = f"{reader.isolation} of {reader.topic}-{partition}"
-        found += reading_faults(name, seen, final[partition])
+        kept = [Seen(one.offset, one.value or "") for one in final.get(partition, ())]
+        found += reading_faults(name, seen, kept)
     return found

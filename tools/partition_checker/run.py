@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any, Final
 
 from tools.broker_kills.copier import Copier
-from tools.broker_kills.reading import CLIENT_S, PARTITIONS
+from tools.broker_kills.reading import PARTITIONS, records
 from tools.broker_kills.writers import TRANSACTION_S, Idempotent, Transactional, Writer
 from tools.partition_checker.brokers import Brokers
-from tools.partition_checker.faults import FAULTS
+from tools.partition_checker.faults import FAULTS, choose
+from tools.partition_checker.fresh_reads import FreshReads
 from tools.partition_checker.judge import replica_faults
-from tools.partition_checker.readers import Reader, faults_of, read_to_end
+from tools.partition_checker.readers import Reader, faults_of
 
 _TOPICS: Final = ("idempotent", "transactional", "copies")
 _ISOLATION: Final = {
@@ -38,19 +39,24 @@ def check(
     ``errors``, and ``violations``.
     """
     running.create(_TOPICS, PARTITIONS)
-    writers = _writers(running, pause_s)
+    idempotent, *_ = writers = _writers(running, pause_s)
     readers = [Reader(running.bootstrap, *one) for one in _ISOLATION.items()]
-    for thread in (*writers, *readers):
+    deposed = set[int]()
+    fresh = FreshReads(running.bootstrap, idempotent, lambda: frozenset(deposed))
+    for thread in (*writers, *readers, fresh):
         thread.start()
-    harms = _harm(running, rounds, kinds, random.Random(seed))
-    violations = _judge(running, writers, readers)
+    harms = _harm(running, rounds, kinds, random.Random(seed), deposed)
+    fresh.end()
+    violations = fresh.failed + _judge(running, writers, readers)
     counts = {name: value for writer in writers for name, value in writer.counts().items()}
     seen = sum(len(found) for reader in readers for found in reader.seen.values())
-    found = {"seen": seen, "errors": running.errors(), "violations": violations}
-    return {"faults": harms, **counts, **found}
+    found = {"seen": seen, "fresh_reads": fresh.count}
+    return {
+        "faults": harms, **counts, **found, "errors": running.errors(), "violations": violations
+    }  # fmt: skip
 
 
-def _writers(running: Brokers, pause_s: float) -> Sequence[Writer]:
+def _writers(running: Brokers, pause_s: float) -> tuple[Idempotent, Transactional, Copier]:
     bootstrap, directory = running.bootstrap, partial(running.log_directory, "idempotent")
     return (
         Idempotent(bootstrap, "idempotent", pause_s, directory),
@@ -60,24 +66,24 @@ def _writers(running: Brokers, pause_s: float) -> Sequence[Writer]:
 
 
 def _harm(
-    running: Brokers, rounds: int, kinds: Sequence[str], choose: random.Random
+    running: Brokers, rounds: int, kinds: Sequence[str], rng: random.Random, deposed: set[int]
 ) -> dict[str, int]:
-    """Harm one broker at a time; return how often in which way."""
+    """Harm one broker at a time; return how often in which way. ``deposed`` has the broker that may
+    not know that it is deposed.
+    """
     harms: Counter[str] = Counter()
-    weights = [FAULTS[kind][1] for kind in kinds]
     for number in range(1, rounds + 1):
-        time.sleep(choose.uniform(*_PEACE_S))
-        [kind] = choose.choices(kinds, weights)
-        leader = running.leader_of(choose.choice(_TOPICS), choose.randrange(PARTITIONS))
-        # A leader is harmed more often than its share.
-        node = next(
-            (one for one in running.nodes if one.node_id == leader), choose.choice(running.nodes)
-        )
+        time.sleep(rng.uniform(*_PEACE_S))
+        leader = running.leader_of(rng.choice(_TOPICS), rng.randrange(PARTITIONS))
+        kind, node = choose(kinds, running.nodes, running.own_nodes, leader, rng)
         print(f"round {number} of {rounds}: {kind} of node {node.node_id}", file=sys.stderr)
-        FAULTS[kind][0](running, node, choose)
+        if FAULTS[kind].deposes:
+            deposed.add(node.node_id)
+        FAULTS[kind].harm(running, node, rng)
         harms[kind] += 1
         # One fault at a time: with two replicas away nothing can be acknowledged.
         running.wait_in_sync(_TOPICS)
+        deposed.clear()
     return dict(harms)
 
 
@@ -92,11 +98,9 @@ def _judge(running: Brokers, writers: Sequence[Writer], readers: Sequence[Reader
     violations = [fault for writer in writers for fault in writer.violations()]
     for reader in readers:
         reader.end()
-        final = read_to_end(running.bootstrap, reader.topic, PARTITIONS, CLIENT_S)
-        violations += faults_of(reader, final)
+        violations += faults_of(reader, records(running.bootstrap, reader.topic))
     for topic in _TOPICS:
         for partition in range(PARTITIONS):
-            logs = {one.node_id: running.log_of(one, topic, partition) for one in running.nodes}
-            logs = {node: log for node, log in logs.items() if log}
+            logs = running.logs_of(topic, partition)
             violations += replica_faults(f"{topic}-{partition}", logs)
     return violations
