@@ -42,8 +42,8 @@ RELEASE = KAFKA_VERSION.rpartition(".")[0]
 @dataclass
 class OwnCluster(Cluster):
     """Running nodes of kwire's quorum. ``network``, if there is one, carries the connections to
-    the listeners that it has proxies for, so that a test can cut them. ``before`` is a command line that starts each
-    node's command, such as strace.
+    the listeners that it has proxies for, so that a test can cut them. ``before`` is a command line
+    that starts each node's command, such as strace.
     """
 
     network: Network | None = None
@@ -208,11 +208,7 @@ def own_quorum(
             release=release,
         )
         if network is not None:
-            cluster.network = stack.enter_context(network)
-            for node in cluster.nodes:
-                network.add(node.node_id, ("127.0.0.1", node.controller_port))
-                if "broker" in cluster.properties.get("process.roles", ""):
-                    network.add(node.node_id, ("127.0.0.1", node.broker_port), "BROKER")
+            _put_between(stack.enter_context(network), cluster)
         try:
             _prepare(cluster, len(ids) > 1 if formatted is None else formatted)
             if start:
@@ -226,6 +222,15 @@ def own_quorum(
         cluster.stop(kill=kill_at_end)
         if directory is None:
             shutil.rmtree(scratch)
+
+
+def _put_between(network: Network, cluster: OwnCluster) -> None:
+    cluster.network = network
+    is_broker = "broker" in cluster.properties.get("process.roles", "")
+    for node in cluster.nodes:
+        network.add(node.node_id, ("127.0.0.1", node.controller_port))
+        if is_broker:
+            network.add(node.node_id, ("127.0.0.1", node.broker_port), "BROKER")
 
 
 def _make_nodes(ids: Sequence[int], directory: Path) -> list[Node]:

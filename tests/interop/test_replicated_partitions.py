@@ -1,6 +1,7 @@
 """Partitions with three replicas, on brokers of kwire alone and beside brokers of Kafka, under the
-controllers of either: brokers are killed, paused and restarted, and nothing is lost, twice, out of
-order, taken back or left out, no aborted record is read, and the logs of the replicas are equal.
+controllers of either: brokers are killed, paused, cut off and restarted, their disks and clocks
+fail, and nothing is lost, twice, out of order, taken back, left out or stale, no aborted record is
+read, and the logs of the replicas are equal.
 """
 
 from __future__ import annotations
@@ -38,3 +39,4 @@ def test_replicated_records_outlive_failures_of_brokers(case: Case) -> None:
     assert not report["errors"]
     assert sum(report["faults"].values()) == _ROUNDS
     assert report["acknowledged"] and report["committed"] and report["copied"]
+    assert report["fresh_reads"]

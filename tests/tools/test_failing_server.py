@@ -42,7 +42,7 @@ def node(tmp_path: Path) -> Node:
 
 
 def run(node: Node) -> tuple[dict[str, int], list[float], float]:
-    """What failed, the sleeps, and the time of a process, less that of this one."""
+    """Return the failures, the sleeps, and the time of a process less that of this one."""
     line = [sys.executable, "-c", _SCRIPT, str(node.directory)]
     began = time.time()
     done = subprocess.run(line, capture_output=True, text=True, check=True)

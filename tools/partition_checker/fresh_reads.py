@@ -53,7 +53,7 @@ class FreshReads(threading.Thread):
             try:
                 read = self._read(partition, *self._writer.newest[partition])
             except KafkaException:
-                continue  # nobody answered, or nobody led
+                continue  # there is no leader, or it did not answer
             self.count += 1
             self.failed += stale_faults(read, deposed | self._deposed())
 

@@ -48,8 +48,8 @@ def reading_faults(reader: str, seen: Sequence[Seen], final: Sequence[Seen]) -> 
 
 
 class FreshRead(NamedTuple):
-    """What a new consumer found in a partition after ``offset`` with ``value`` was acknowledged:
-    the ``end`` of the log by the ``leader``, and the value at that offset (None: it got no record).
+    """A new consumer read a partition after ``offset`` with ``value`` was acknowledged: the log
+    ends at ``end`` by the ``leader``, and has the value ``found`` there (None: it got no record).
     """
 
     partition: str
