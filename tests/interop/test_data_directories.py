@@ -11,6 +11,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,9 +145,9 @@ def write(bootstrap: str, name: str) -> None:
     producers[OPEN_ID].begin_transaction()
     producers[OPEN_ID].produce(DATA, f"{name}-open")
     producers[OPEN_ID].flush(PATIENCE_S)
-    consumer = reader(bootstrap)
-    consumer.commit(offsets=[TopicPartition(DATA, 0, 7 + len(name))], asynchronous=False)
-    consumer.close()
+    at = TopicPartition(DATA, 0, 7 + len(name))
+    with closing(reader(bootstrap)) as consumer:
+        consumer.commit(offsets=[at], asynchronous=False)
 
 
 def compact(bootstrap: str, name: str) -> None:
@@ -187,21 +188,20 @@ def reader(bootstrap: str) -> Consumer:
 
 def records(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     """Key and value of each committed record."""
-    consumer = reader(bootstrap)
-    consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Any] = []
-    while (message := consumer.poll(PATIENCE_S)) is not None and message.error() is None:
-        found.append((message.key(), message.value()))
+    with closing(reader(bootstrap)) as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while (message := consumer.poll(PATIENCE_S)) is not None and message.error() is None:
+            found.append((message.key(), message.value()))
     assert message is not None, "the end of the topic"
-    consumer.close()
     return found
 
 
 def found(bootstrap: str) -> Found:
     """Return the facts that clients find. A coordinator may still load its partition."""
-    consumer = reader(bootstrap)
-    [at] = consumer.committed([TopicPartition(DATA, 0)], PATIENCE_S)
-    consumer.close()
+    with closing(reader(bootstrap)) as consumer:
+        wanted = [TopicPartition(DATA, 0)]
+        [at] = until(lambda: consumer.committed(wanted, PATIENCE_S), "the committed offset")
     asked = ["--bootstrap-server", bootstrap, "describe", "--transactional-id", ID]
     described = java_tools.retried(lambda: java_tools.run_tool(TRANSACTIONS, asked))
     [row] = [line.split() for line in described.splitlines() if re.match(r"^\d", line)]

@@ -32,10 +32,7 @@ LOST: Final = {
     "static": [2, 3],
     "damaged": [1, 2, 3],
 }
-RUNS: Final = [
-    *((java.KAFKA_VERSION, name) for name in LOST if name != "broker"),
-    *((OTHER, name) for name in ("survivor", "broker")),
-]
+RUNS: Final = [(OTHER if name == "broker" else java.KAFKA_VERSION, name) for name in LOST]
 
 
 @pytest.mark.parametrize(("release", "name"), RUNS, ids=[f"{name}-{of}" for of, name in RUNS])
