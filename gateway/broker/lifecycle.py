@@ -46,6 +46,7 @@ class BrokerLifecycle:
         #: Whether the broker has been registered, which it stays through a change of its epoch.
         self.is_registered = False
         self._registration = registration
+        self._offline: list[Uuid] = []  # directories that have failed since the registration
 
     @property
     def broker_id(self) -> int:
@@ -59,8 +60,15 @@ class BrokerLifecycle:
 
     @property
     def directories(self) -> Sequence[Uuid]:
-        """The ids of the broker's log directories."""
+        """The ids of the broker's log directories that are online."""
         return self._registration.log_dirs
+
+    def directory_failed(self, id: Uuid) -> None:
+        """A log directory is offline from now on: every heartbeat names it, and no later
+        registration has it.
+        """
+        self._offline.append(id)
+        self._registration.log_dirs = [one for one in self._registration.log_dirs if one != id]
 
     @property
     def wants_shutdown(self) -> bool:
@@ -85,6 +93,7 @@ class BrokerLifecycle:
             current_metadata_offset=applied_offset,
             want_fence=not is_ready,
             want_shut_down=self.wants_shutdown,
+            offline_log_dirs=list(self._offline),
         )
 
     def on_registered(self, response: BrokerRegistrationResponse) -> None:

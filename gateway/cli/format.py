@@ -25,6 +25,7 @@ from kwire.protocol.metadata_version import (
 if TYPE_CHECKING:
     from gateway.config.config import Config
     from gateway.log.metadata.formatting import Formatting
+    from gateway.log.partition.log_directories import LogDirectory
     from kwire.messages.voters_record import Voter, VotersRecord
     from kwire.uuid import Uuid
 
@@ -147,7 +148,8 @@ single new node needs no format: kwire serve formats its directory.""",
 def command(
     file: Path | None, ignore_formatted: bool, random_uuid: bool, output: str, **given: Any
 ) -> None:
-    """Format the data directory of a node: its id, the first voters, the cluster's features.
+    """Format the data directory of a node: its id, the first voters, the cluster's features. The
+    other directories of log.dirs get their ids.
 
     The files are those of kafka-storage format: a controller of Kafka starts on a directory that
     this command formatted, and kwire serve on one that Kafka formatted.
@@ -169,10 +171,12 @@ def command(
         )
         if known is None:
             formatting.format_directory(data_dir, wanted)
+        others = _format_log_directories(config, data_dir, wanted)
     except LogError as error:
         raise click.ClickException(str(error)) from None
     directory_id = known.directory_id if known else wanted.directory_id
-    _say(data_dir, wanted, directory_id, is_new=known is None, as_json=wants_json(output))
+    is_new, as_json = known is None, wants_json(output)
+    _say(data_dir, wanted, directory_id, others, is_new=is_new, as_json=as_json)
 
 
 def _config(file: Path | None, given: dict[str, Any]) -> Config:
@@ -191,9 +195,29 @@ def _config(file: Path | None, given: dict[str, Any]) -> Config:
         sys.exit(2)
 
 
+def _format_log_directories(
+    config: Config, data_dir: Path, wanted: Formatting
+) -> list[LogDirectory]:
+    """Format the other directories of ``log.dirs``, which may be this node's already. Raises
+    LogError.
+    """
+    from gateway.log.files.disk import Disk
+    from gateway.log.metadata.formatting import random_uuid
+    from gateway.log.partition.log_directories import LogDirectory
+
+    formatted = []
+    for path in config.log_dirs:
+        if path != data_dir:
+            owner = wanted.cluster_id, wanted.node_id
+            one = LogDirectory.open(path, *owner, Disk(), [], random_uuid)
+            one.close()
+            if not one.is_online:
+                raise click.ClickException(one.fault)
+            formatted.append(one)
+    return formatted
+
+
 def _data_dir(config: Config) -> Path:
-    if config.data_dir is not None:
-        return config.data_dir
     from gateway.server.sources.local_security import data_dir
 
     return data_dir(config)
@@ -345,7 +369,13 @@ def _features(given: dict[str, Any], *, is_dynamic: bool) -> tuple[tuple[str, in
 
 
 def _say(
-    data_dir: Path, wanted: Formatting, directory_id: Uuid | None, *, is_new: bool, as_json: bool
+    data_dir: Path,
+    wanted: Formatting,
+    directory_id: Uuid | None,
+    others: list[LogDirectory],
+    *,
+    is_new: bool,
+    as_json: bool,
 ) -> None:
     facts = {
         "formatted": is_new,
@@ -362,9 +392,12 @@ def _say(
             name: facts[name]
             for name in ("formatted", "data.dir", "cluster.id", "node.id", "directory.id")
         }
+    if others:
+        facts["log.dirs"] = {str(one.path): str(one.id) for one in others}
     if as_json:
         click.echo(json.dumps(facts))
-    elif is_new:
+        return
+    if is_new:
         click.echo(
             f"formatted {data_dir} for node {wanted.node_id} of cluster {wanted.cluster_id},"
             f" directory {directory_id}"
@@ -374,3 +407,5 @@ def _say(
             f"{data_dir} is formatted already for node {wanted.node_id} of cluster"
             f" {wanted.cluster_id}: left as it is"
         )
+    for one in others:
+        click.echo(f"{one.path} is formatted for logs of partitions, directory {one.id}")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -97,13 +98,7 @@ def _contradictions(config: Config) -> list[str]:
 def _source_problems(config: Config) -> list[str]:
     problems = []
     kind = config.source_kind
-    if config.source == "log" and config.log_dirs is None:
-        problems.append("log.dirs: source=log needs the directory to serve (--log-dir DIR)")
-    if kind is not SourceKind.LOG and config.log_dirs is not None:
-        problems.append(
-            f"log.dirs: means nothing with {_shown(config)}"
-            + ("; its log is in data.dir" if kind is SourceKind.CONTROLLER else "")
-        )
+    problems += _log_dirs_problems(config)
     if kind is SourceKind.OBSERVER:
         problems += _observer_problems(config)
     if not kind.has_quorum:
@@ -127,6 +122,29 @@ def _source_problems(config: Config) -> list[str]:
     if kind is SourceKind.CONTROLLER:
         problems += _controller_problems(config)
     return problems + _role_problems(config)
+
+
+def _log_dirs_problems(config: Config) -> list[str]:
+    if config.source_kind is SourceKind.LOG:
+        if not config.log_dirs:
+            return ["log.dirs: source=log needs the directory to serve (--log-dir DIR)"]
+        if len(config.log_dirs) > 1:
+            return [
+                "log.dirs: is a list; the metadata log is in one directory: metadata.log.dir, else "
+                "the first of log.dirs"
+            ]
+        return []
+    if config.process_roles == "auto" and config.log_dirs:
+        return [
+            f"log.dirs: means nothing with {_shown(config)} and without process.roles"
+            + ("; its log is in data.dir" if config.source_kind is SourceKind.CONTROLLER else "")
+        ]
+    paths = [os.path.normpath(one.absolute()) for one in config.log_dirs]
+    return [
+        f"log.dirs: names {path} more than once"
+        for path in sorted(set(paths))
+        if paths.count(path) > 1
+    ]
 
 
 def _role_problems(config: Config) -> list[str]:
@@ -175,7 +193,7 @@ def _observer_problems(config: Config) -> list[str]:
             f"controller.quorum.bootstrap.servers: {_shown(config)} needs a controller "
             "(--bootstrap-controller HOST:PORT)"
         )
-    if config.data_dir is None:
+    if config.metadata_log_dir is None:
         problems.append(
             f"data.dir: {_shown(config)} needs a directory for its copy of the log (--data-dir DIR)"
         )

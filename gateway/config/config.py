@@ -32,7 +32,6 @@ from gateway.config.values import (
     Key,
     Listener,
     SourceKind,
-    parse_log_dir,
 )
 
 __all__ = [
@@ -157,10 +156,11 @@ class Config:
         unit="ms",
         at_least=1,
     )
-    log_dirs: Path | None = key(  # noqa: RUF009
-        None,
-        "Metadata log to serve: the __cluster_metadata-0 directory, its parent, or one .log "
-        "or .checkpoint file. Read only.",
+    log_dirs: tuple[Path, ...] = key(
+        tuple,
+        "With process.roles the directories of this node's logs, comma separated; default: "
+        "data.dir. Without it the metadata log to serve, read only: the __cluster_metadata-0 "
+        "directory, its parent, or one .log or .checkpoint file.",
         aliases=("log.dir",),
     )
     snapshot_prefix: bool = key(
@@ -372,9 +372,9 @@ class Config:
     )
     data_dir: Path | None = key(  # noqa: RUF009
         None,
-        "Directory of this node's log, in Kafka's format; created if it does not exist. "
-        "Default with source=controller: a directory for node.id in the user's data "
-        "directory.",
+        "Directory of this node's metadata log, in Kafka's format; created if it does not exist. "
+        "Default: the first of log.dirs with process.roles, else with source=controller a "
+        "directory for node.id in the user's data directory.",
         aliases=("metadata.log.dir",),
     )
     command_config: Path | None = key(  # noqa: RUF009
@@ -892,7 +892,7 @@ class Config:
             return SourceKind.OBSERVER
         if self.process_roles in ROLES:
             return SourceKind.CONTROLLER
-        if self.log_dirs is not None:
+        if self.log_dirs:
             return SourceKind.LOG
         if self.controller_quorum_bootstrap_servers and not self.controller_quorum_voters:
             return SourceKind.OBSERVER
@@ -913,6 +913,13 @@ class Config:
     def is_broker_alone(self) -> bool:
         """Whether this node is a broker of controllers that other processes run."""
         return self.process_roles == _BROKER
+
+    @property
+    def metadata_log_dir(self) -> Path | None:
+        """The directory of this node's metadata log, as far as the configuration names it."""
+        if self.data_dir is not None or self.process_roles == "auto":
+            return self.data_dir
+        return self.log_dirs[0] if self.log_dirs else None
 
     @property
     def controller_addresses(self) -> tuple[Address, ...]:
@@ -956,7 +963,7 @@ def _keys() -> dict[str, Key]:
         keys[name] = Key(
             name=name,
             attribute=attribute.name,
-            parse=parse_log_dir if name == "log.dirs" else PARSERS[str(attribute.type)],
+            parse=PARSERS[str(attribute.type)],
             help=about["help"],
             unit=about["unit"],
             default=attribute.default_factory()

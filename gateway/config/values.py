@@ -151,15 +151,12 @@ def _parse_path(text: str) -> Path:
     return Path(text)
 
 
-def parse_log_dir(text: str) -> Path:
-    """Parse ``log.dirs``, of which Kafka allows a list and kwire one path. Raises ValueError."""
+def _parse_paths(text: str) -> tuple[Path, ...]:
     path = _parse_path(text)
-    if "," in text and not path.exists():
-        raise ValueError(
-            f"{text!r} is a list; the metadata log is in one directory: metadata.log.dir, else the "
-            "first of log.dirs"
-        )
-    return path
+    # The path of a log to serve may have a comma in it.
+    if "," not in text or path.exists():
+        return (path,)
+    return tuple(map(Path, _parts(text)))
 
 
 def _parse_listeners(text: str) -> tuple[Listener, ...]:
@@ -267,6 +264,7 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "Path | None": _parse_path,
     "tuple[Listener, ...]": _parse_listeners,
     "tuple[Address, ...]": _parse_addresses,
+    "tuple[Path, ...]": _parse_paths,
     "tuple[str, ...]": _parse_names,
     "tuple[Assignor, ...]": _parse_assignors,
     "frozenset[str]": _parse_hosts,

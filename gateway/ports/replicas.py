@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -44,8 +44,9 @@ class ActiveProducer(NamedTuple):
 
 
 class LogSize(NamedTuple):
-    """The bytes of a partition on disk."""
+    """The bytes of a partition on disk, in ``directory``."""
 
+    directory: str
     topic: str
     partition: int
     size: int
@@ -144,6 +145,16 @@ class Replicas(Protocol):
 
     def count_fetch(self, partition: Partition, size: int, *, of_follower: bool) -> None:
         """Count a partition in a response to Fetch, with the bytes of its records."""
+        ...
+
+    def directories(self) -> Mapping[str, bool]:
+        """Return the log directories, and whether each can be used."""
+        ...
+
+    def move(self, record: PartitionRecord, path: str) -> ErrorCode:
+        """Have the log of a partition moved to the directory ``path``, which can be used; NONE if
+        that has begun, or the log is there.
+        """
         ...
 
     def sizes(self) -> Iterator[LogSize]:

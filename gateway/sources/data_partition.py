@@ -110,13 +110,13 @@ class DataPartition(LogPartition):
         super().__init__(cluster_id=cluster_id, log_dir=str(directory.parent))
         self.directory = directory
         self.topic_id = topic_id
-        self.index = index
-        self.counts = counts
+        self.index, self.counts = index, counts
         self._broker, self._rules = broker, rules
         self._wake, self._notices = wake, notices
         self._epoch = -1
         self._record: PartitionRecord | None = None  # the newest, while this node leads
         self._known_fault: Problem | None = None  # of which readers were told
+        self._offline: Problem | None = None
         self._jobs = PartitionJobs(partial(wake, self))
         #: The batches that wait for the disk.
         self.backlog = backlog or AppendBacklog(_BACKLOG_MAX)
@@ -180,6 +180,17 @@ class DataPartition(LogPartition):
         self._epoch = self.follower.epoch = record.leader_epoch
         if self.stored.log is None:
             self._jobs.submit(self.stored.open)
+
+    def go_offline(self, problem: Problem) -> None:
+        """The log directory has failed: nothing is read or written any more."""
+        self._offline = problem
+        self._resign()
+        self._jobs.submit(self.stored.give_up)
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the log directory has failed."""
+        return self._offline is not None
 
     def when_open(self, on_done: Callable[[], None]) -> None:
         """Call ``on_done`` on the event loop when everything that is to be done with the log now is
@@ -342,6 +353,8 @@ class DataPartition(LogPartition):
         were silent for long, and a log opened again that could not be opened; ``now_ms`` is the
         wall clock.
         """
+        if self._offline is not None:
+            return
         if self.stored.fault is not None:
             self._reopen()
         elif self.stored.log is not None:
@@ -391,17 +404,7 @@ class DataPartition(LogPartition):
 
     def producers(self) -> list[ActiveProducer]:
         """As in ``WritablePartition``."""
-        return [
-            ActiveProducer(
-                one.producer_id,
-                one.epoch,
-                one.last_sequence,
-                one.timestamp,
-                one.coordinator_epoch,
-                one.txn_first_offset,
-            )
-            for one in self.stored.producers.states.all()
-        ]
+        return self.stored.producers.active()
 
     def begin_verification(self, batch: ProducedBatch) -> Verification | None:
         """As in ``WritablePartition``."""
@@ -560,7 +563,7 @@ class DataPartition(LogPartition):
         """LOADING, on which clients look for the leader, until the log is open and this node leads
         or follows the partition; BROKEN if it cannot be opened.
         """
-        if self.stored.fault is not None:
+        if self.problems:
             return State.BROKEN
         is_replica = self.leader is not None or self.follower.epoch is not None
         return State.READY if self.stored.log is not None and is_replica else State.LOADING
@@ -568,7 +571,8 @@ class DataPartition(LogPartition):
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Why the log cannot be opened."""
-        return () if self.stored.fault is None else (self.stored.fault,)
+        fault = self._offline or self.stored.fault
+        return () if fault is None else (fault,)
 
     @property
     def leader_epoch(self) -> int:

@@ -30,6 +30,7 @@ from gateway.log.segments.transaction_index import (
     encode_index,
     read_index,
 )
+from gateway.ports.replicas import ActiveProducer
 from kwire.errors import DecodeError
 from kwire.metadata_log.file_names import parse_segment_name
 from kwire.metadata_log.open_file import read_regular
@@ -197,6 +198,20 @@ class ProducerLog:
             self._disk.remove(self._directory / name)
         if doomed:
             self._disk.sync_directory(self._directory)
+
+    def active(self) -> list[ActiveProducer]:
+        """As ``WritablePartition.producers``."""
+        return [
+            ActiveProducer(
+                one.producer_id,
+                one.epoch,
+                one.last_sequence,
+                one.timestamp,
+                one.coordinator_epoch,
+                one.txn_first_offset,
+            )
+            for one in self.states.all()
+        ]
 
     def close(self, end_offset: int | None = None) -> None:
         """Close the files; ``end_offset``: that of a log that is on disk as a whole, so that Kafka

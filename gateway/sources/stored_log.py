@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.log.files.disk import Disk, doing
-from gateway.log.files.errors import LogError
+from gateway.log.files.errors import DiskFailed, LogError
 from gateway.log.files.offset_checkpoint import Checkpoints
 from gateway.log.files.partition_metadata import FILE_NAME as PARTITION_METADATA
 from gateway.log.files.problem import Problem
@@ -61,6 +61,8 @@ class StoredLog:
         self.checkpoints = checkpoints or Checkpoints(directory.parent, disk, self.repairs)
         #: Why it cannot be opened.
         self.fault: Problem | None = None
+        #: The last error of the disk, for :meth:`DataPartition.performed`'s caller.
+        self.disk_failure: DiskFailed | None = None
         self.log: UnifiedLog | None = None
         self.reader: OwnLog | None = None
         self.producers = ProducerLog(directory, disk)
@@ -92,7 +94,12 @@ class StoredLog:
             self.log, self.reader, self.producers = opened
             self.fault = None
         except LogError as error:
+            self._note(error)
             self.fault = Problem(str(self.directory), -1, str(error))
+
+    def _note(self, error: LogError) -> None:
+        if isinstance(error, DiskFailed):
+            self.disk_failure = error
 
     def _opened(self) -> OpenedLog:
         opened = open_log(
@@ -129,6 +136,7 @@ class StoredLog:
         """The disk refused a write. A full disk leaves the log as it was; after another failure the
         log is closed, and opened again.
         """
+        self._note(error)
         if self.log is not None and self.log.guard.reason:
             with contextlib.suppress(LogError):
                 self.log.close()
@@ -197,6 +205,16 @@ class StoredLog:
                 self.producers.close(end_offset)
             if end_offset is not None:
                 self.note_recovery_point(end_offset)
+
+    def give_up(self) -> None:
+        """Close the files for good: the disk has failed, and what is on it is not known."""
+        self._is_closed = True
+        log, self.log = self.log, None
+        if log is not None:
+            log.guard.fail("the log directory is offline")
+            with contextlib.suppress(LogError):
+                log.close()
+        self.producers.close()
 
     def delete(self, remove: Callable[[Path], None]) -> None:
         """The topic is deleted: close the log, and call ``remove`` with the directory."""

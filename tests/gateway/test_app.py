@@ -83,8 +83,8 @@ def test_log_dirs_selects_the_log_source(tmp_path: Path) -> None:
         assert ready.facts()["source"] == "log"
         assert ready.facts()["high_watermark"] == 1057
 
-    served(look, config(log_dirs=SAMPLE))
-    served(look, config(log_dirs=SAMPLE / "__cluster_metadata-0", source="log"))
+    served(look, config(log_dirs=(SAMPLE,)))
+    served(look, config(log_dirs=(SAMPLE / "__cluster_metadata-0",), source="log"))
 
 
 def batches(path: Path) -> list[bytes]:
@@ -125,7 +125,7 @@ def test_waiting_fetch_is_completed_when_the_log_grows(tmp_path: Path) -> None:
             assert bytes(data.records) == whole[-1]
             assert data.high_watermark == 1057
 
-    served(look, config(log_dirs=tmp_path / "log"))
+    served(look, config(log_dirs=(tmp_path / "log",)))
 
 
 def test_offsets_are_stored_by_cluster_unless_state_dir_is_set(tmp_path: Path) -> None:
@@ -209,9 +209,9 @@ def test_address_in_use_is_named() -> None:
 
 
 def test_unreadable_source_is_named(tmp_path: Path) -> None:
-    assert "log.dirs" in refused(config(log_dirs=tmp_path / "nowhere"))
+    assert "log.dirs" in refused(config(log_dirs=(tmp_path / "nowhere",)))
     with pytest.raises(ConfigError, match=r"log\.dirs"):
-        check(config(log_dirs=tmp_path))
+        check(config(log_dirs=(tmp_path,)))
 
 
 def test_state_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """AlterReplicaLogDirs (key 34): moves logs to other directories of this node (KIP-113).
 
-A node has one directory, so a log is in the wanted one already, or there is none such. The
-response classes are imported at the first request: most servers never get one. Source:
+The response classes are imported at the first request: most servers never get one. Source:
 ``KafkaApis.handleAlterReplicaLogDirsRequest``, ``ReplicaManager.alterReplicaLogDirs``.
 """
 
@@ -24,7 +23,7 @@ VERSIONS: Final = range(1, 3)
 
 
 def handle(request: AlterReplicaLogDirsRequest, context: Context) -> Answer:
-    """Return for each partition whether its log is in the directory."""
+    """Return for each partition whether its log is in the directory, or will be."""
     size = sum(1 + len(topic.partitions) for one in request.dirs for topic in one.topics)
     return in_slices(_altered(request, context), size)
 
@@ -41,14 +40,12 @@ def _altered(request: AlterReplicaLogDirsRequest, context: Context) -> Work:
         refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     response = AlterReplicaLogDirsResponse()
     for wanted in request.dirs:
-        fault = refused
-        if not refused and wanted.path != context.gateway.partition.log_dir:
-            fault = ErrorCode.LOG_DIR_NOT_FOUND
+        fault = refused or _fault_of(wanted.path, context)
         for topic in wanted.topics:
             answer = AlterReplicaLogDirTopicResult(topic_name=topic.name)
             response.results.append(answer)
             for index in topic.partitions:
-                error = fault or _error_of(topic.name, index, context)
+                error = fault or _altered_one(topic.name, index, wanted.path, context)
                 answer.partitions.append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
                 )
@@ -57,13 +54,24 @@ def _altered(request: AlterReplicaLogDirsRequest, context: Context) -> Work:
     return response
 
 
-def _error_of(name: str, index: int, context: Context) -> ErrorCode:
-    """Return why a partition cannot be in this node's directory; NONE if it is."""
+def _fault_of(path: str, context: Context) -> ErrorCode:
+    """Return why no log can be in the directory; NONE if one can."""
+    replicas, metadata = context.gateway.replicas, context.gateway.partition.log_dir
+    known = {metadata: True} if replicas is None else replicas.directories()
+    if path not in known:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    return ErrorCode.NONE if known[path] else ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _altered_one(name: str, index: int, path: str, context: Context) -> ErrorCode:
+    """Return why a partition cannot be in the directory; NONE if it is, or will be."""
     topic = topic_named(name, context)
     if topic is None or not has_partition(topic, index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic.partitions is None or context.gateway.replicas is None:
+    replicas = context.gateway.replicas
+    if topic.partitions is None or replicas is None:
         return ErrorCode.REPLICA_NOT_AVAILABLE
-    if context.gateway.node_id not in topic.partitions[index].replicas:
+    record = topic.partitions[index]
+    if context.gateway.node_id not in record.replicas:
         return ErrorCode.REPLICA_NOT_AVAILABLE
-    return ErrorCode.NONE
+    return replicas.move(record, path)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): returns this node's log directory, and the size of each log in it
+"""DescribeLogDirs (key 35): returns this node's log directories, and the size of each log in them
 (KIP-113).
 """
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.base.slices import run
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.topic import PARTITION
+from gateway.ports.replicas import LogSize
 from gateway.ports.services import AUDIT_TOPIC
 from kwire.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
@@ -28,13 +29,10 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS: Final = range(1, 6)
 
-#: Topic, partition, bytes.
-_Size = tuple[str, int, int]
-
 
 def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse | Work:
-    """Return the directory with the requested partitions; null requests all. Those of a broker may
-    be many, so that they are looked at in slices.
+    """Return the directories with the requested partitions; null requests all. Those of a broker
+    may be many, so that they are looked at in slices.
 
     The sizes of the volume (from version 4 on) are -1, unknown: with source=log another server owns
     the volume.
@@ -55,28 +53,39 @@ def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirs
 def _described(
     asked: set[tuple[str, int]] | None, context: Context
 ) -> Slices[DescribeLogDirsResponse]:
-    topics: dict[str, DescribeLogDirsTopic] = {}
-    for name, index, size in _sizes(context):
-        if asked is None or (name, index) in asked:
-            topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+    replicas, metadata = context.gateway.replicas, context.gateway.partition.log_dir
+    known = {metadata: True} if replicas is None else replicas.directories()
+    found: dict[str, dict[str, DescribeLogDirsTopic]] = {path: {} for path in known}
+    for directory, name, index, size in _sizes(context):
+        # The metadata log of a broker may be beside its log directories, as in Kafka.
+        if directory in found and (asked is None or (name, index) in asked):
+            topic = found[directory].setdefault(name, DescribeLogDirsTopic(name=name))
             topic.partitions.append(
                 DescribeLogDirsPartition(partition_index=index, partition_size=size)
             )
         yield
-    directory = context.gateway.partition.log_dir
     return DescribeLogDirsResponse(
-        results=[DescribeLogDirsResult(log_dir=directory, topics=list(topics.values()))]
+        results=[
+            DescribeLogDirsResult(
+                error_code=ErrorCode.NONE if is_online else ErrorCode.KAFKA_STORAGE_ERROR,
+                log_dir=path,
+                topics=list(found[path].values()),
+            )
+            for path, is_online in known.items()
+        ]
     )
 
 
-def _sizes(context: Context) -> Iterator[_Size]:
-    """Yield the logs in the directory: the metadata log, this node's partition of the audit topic,
-    and those of a broker.
+def _sizes(context: Context) -> Iterator[LogSize]:
+    """Yield the logs: the metadata log, this node's partition of the audit topic, and those of a
+    broker.
     """
     gateway = context.gateway
-    yield CLUSTER_METADATA_TOPIC, PARTITION, gateway.partition.size_bytes
+    directory = gateway.partition.log_dir
+    yield LogSize(directory, CLUSTER_METADATA_TOPIC, PARTITION, gateway.partition.size_bytes)
     audit = gateway.audit
     if audit is not None and gateway.node_id in audit.nodes:
-        yield AUDIT_TOPIC, list(audit.nodes).index(gateway.node_id), audit.partition.size_bytes
+        index = list(audit.nodes).index(gateway.node_id)
+        yield LogSize(directory, AUDIT_TOPIC, index, audit.partition.size_bytes)
     if gateway.replicas is not None:
         yield from gateway.replicas.sizes()

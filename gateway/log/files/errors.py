@@ -4,6 +4,14 @@ remedy.
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
+#: Numbers of errors that say nothing of the disk, or that end when there is space.
+_PASSING: Final = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
+)
+
 
 class LogError(Exception):
     """Base class of the errors that :mod:`gateway.log.metadata.local_log` raises, besides
@@ -43,6 +51,13 @@ class DiskFailed(LogError):
         self.errno = error.errno
         self.doing = doing
         super().__init__(f"cannot {doing} {file}: {error.strerror or error}; {advice}")
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the disk has failed, rather than being full or the process having too many files
+        open.
+        """
+        return self.errno not in _PASSING
 
 
 class SyncFailed(DiskFailed):

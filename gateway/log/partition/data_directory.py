@@ -31,13 +31,15 @@ _META_VERSION: Final = 1
 class DataDirectory:
     """The directory ``path``, which is created if it is missing, exclusively until ``close``."""
 
-    def __init__(self, path: Path, disk: Disk, problems: list[str]) -> None:
-        """Lock it, then read its files. Raises LogLocked, LogDamaged, DiskFailed."""
+    def __init__(self, path: Path, disk: Disk, problems: list[str], key: str = "data.dir") -> None:
+        """Lock it, then read its files. ``key``: the configuration key that names it. Raises
+        LogLocked, LogDamaged, DiskFailed.
+        """
         self.path = path
         self._disk = disk
         disk.make_directory(path)
         # The lock comes before the first read: another process could be truncating the files.
-        self._lock = DirectoryLock(path)
+        self._lock = DirectoryLock(path, key)
         try:
             # First: a directory of another node is refused by it, whatever the other files hold.
             self.meta_properties: MetaProperties | None = read_meta(path)

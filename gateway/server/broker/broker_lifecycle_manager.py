@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gateway.server.logging.logs import Reports
     from gateway.server.quorum.own_requests import OwnRequests
     from gateway.sources.metadata_loader import MetadataLoader
+    from kwire.uuid import Uuid
 
 _REGISTRATION_VERSION: Final = 4
 _HEARTBEAT_VERSION: Final = 1
@@ -141,6 +142,11 @@ class BrokerLifecycleManager:
     def _pause(self) -> float:
         settled = self.lifecycle.state is BrokerState.RUNNING
         return self._interval_s if settled else _SOON_S
+
+    def directory_failed(self, id: Uuid) -> None:
+        """Tell the controller at once that a log directory is offline."""
+        self.lifecycle.directory_failed(id)
+        self._wake.set()
 
     async def shut_down(self, timeout_s: float) -> None:
         """Have the leaderships of this broker moved away, for at most ``timeout_s``."""

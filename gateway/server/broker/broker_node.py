@@ -5,17 +5,18 @@ partitions that hold data (``BrokerServer``).
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
 from gateway.broker.lifecycle import BrokerLifecycle
-from gateway.log.files.clean_shutdown import take_clean_shutdown, write_clean_shutdown
+from gateway.log.files.clean_shutdown import write_clean_shutdown
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
+from gateway.log.partition.log_directories import take_clean_shutdowns
 from gateway.ports.services import THIS_NODE
 from gateway.server.broker.alter_partition_manager import AlterPartitionManager
+from gateway.server.broker.assignments_manager import AssignmentsManager
 from gateway.server.broker.auto_topic_creation_manager import AutoTopicCreationManager, NewTopics
 from gateway.server.broker.broker_connection import BrokerConnection, broker_address
 from gateway.server.broker.broker_lifecycle_manager import BrokerLifecycleManager
@@ -40,10 +41,10 @@ from kwire.messages.broker_registration_request import (
 from kwire.protocol import SecurityProtocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gateway.broker.internal_topic import InternalTopicSettings
-    from gateway.log.files.offset_checkpoint import Checkpoints
+    from gateway.log.partition.log_directories import LogDirectory
     from gateway.ports.services import Controllers, Endpoint
     from gateway.server.broker.broker_connection import InterBrokerSettings
     from gateway.server.broker.transaction_driver import TransactionSettings
@@ -74,16 +75,15 @@ class BrokerSettings(NamedTuple):
 
 
 class BrokerNode:
-    """The broker in ``data_dir``, whose lock is held. :meth:`run` is the task."""
+    """The broker with its logs in ``directories``, whose locks are held. :meth:`run` is the task."""
 
     def __init__(
         self,
-        data_dir: Path,
+        directories: Sequence[LogDirectory],
         registration: BrokerRegistrationRequest,
         controllers: Controllers,
         heartbeats: Controllers,
         loader: MetadataLoader,
-        checkpoints: Checkpoints,
         reports: Reports,
         *,
         settings: BrokerSettings,
@@ -93,19 +93,19 @@ class BrokerNode:
         hindrance: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Take the note of the last clean shutdown. ``heartbeats``: the controllers, without long
-        requests. ``checkpoints``: of ``data_dir``. ``offsets_topic``: how ``__consumer_offsets`` is
-        created. ``hindrance``: as of ``BrokerLifecycleManager``. Raises LogError.
+        requests. ``offsets_topic``: how ``__consumer_offsets`` is created. ``hindrance``: as of
+        ``BrokerLifecycleManager``. Raises LogError.
         """
-        self._data_dir, self._node_id = data_dir, registration.broker_id
+        self._node_id = registration.broker_id
         self._disk, self._reports = Disk(fsync=settings.fsync), reports
-        registration.previous_broker_epoch = take_clean_shutdown(data_dir, self._disk)
+        registration.previous_broker_epoch = take_clean_shutdowns(directories, self._disk)
         self.lifecycle = BrokerLifecycle(registration)
         requests = OwnRequests(controllers, THIS_NODE, _RESPONSE_S)
         self.isrs = AlterPartitionManager(self.lifecycle, requests, reports)
+        self._assignments = AssignmentsManager(self.lifecycle, requests, loader, reports)
         self.replicas = ReplicaManager(
-            data_dir,
+            directories,
             registration,
-            checkpoints,
             reports,
             self._fetchers(settings.fetching),
             fsync=settings.fsync,
@@ -113,9 +113,11 @@ class BrokerNode:
             queued_max_bytes=settings.queued_max_bytes,
             broker_epoch=lambda: self.lifecycle.epoch,
             propose=self.isrs.submit,
+            assign=self._assignments.assign,
+            directory_failed=lambda one: self._manager.directory_failed(one.id),
         )
         self._replica_tasks = ReplicaTasks(
-            self.replicas, checkpoints, reports, settings.retention_check_s, settings.replica_lag_s
+            self.replicas, reports, settings.retention_check_s, settings.replica_lag_s
         )
         self.cleaner = DataLogCleaner(self.replicas, self._disk, reports)
         self.producer_ids = ProducerIdManager(registration.broker_id, self.lifecycle, requests)
@@ -188,6 +190,7 @@ class BrokerNode:
             nursery.start_soon(self.replicas.run)
             nursery.start_soon(self._replica_tasks.run)
             nursery.start_soon(self.isrs.run)
+            nursery.start_soon(self._assignments.run)
             nursery.start_soon(self.replicas.fetchers.run)
             nursery.start_soon(self.cleaner.run)
             nursery.start_soon(RecoveryPoints(self.replicas, self._reports).run)
@@ -215,23 +218,24 @@ class BrokerNode:
         self._replica_tasks.save_high_watermarks()
         if not self.replicas.close():
             return
-        try:
-            write_clean_shutdown(self._data_dir, self._disk, self.lifecycle.epoch)
-        except LogError as error:
-            self._reports.report("log not closed", error=str(error))
+        for directory in self.replicas.logs.online:
+            try:
+                write_clean_shutdown(directory.path, self._disk, self.lifecycle.epoch)
+            except LogError as error:
+                self._reports.report("log not closed", error=str(error))
 
 
 def broker_registration(
     node_id: int,
     cluster_id: str,
     incarnation: Uuid,
-    directory_id: Uuid,
+    directory_ids: Iterable[Uuid],
     endpoints: Iterable[Endpoint],
     features: Mapping[str, tuple[int, int]],
     rack: str | None = None,
 ) -> BrokerRegistrationRequest:
-    """Return the registration of a broker with one log directory. ``endpoints`` are those for
-    clients, ``features`` the levels that this release knows.
+    """Return the registration of a broker. ``directory_ids`` are those of its log directories that
+    are online, ``endpoints`` those for clients, ``features`` the levels that this release knows.
     """
     return BrokerRegistrationRequest(
         broker_id=node_id,
@@ -251,5 +255,5 @@ def broker_registration(
             for name, (low, high) in features.items()
         ],
         rack=rack,
-        log_dirs=[directory_id],
+        log_dirs=sorted(directory_ids),
     )

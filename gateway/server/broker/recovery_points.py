@@ -16,7 +16,8 @@ from gateway.log.files.errors import LogError, SyncFailed
 from gateway.server.broker.answers import answer
 
 if TYPE_CHECKING:
-    from gateway.log.files.offset_checkpoint import Checkpoints
+    from gateway.log.partition.log_directories import LogDirectory
+    from gateway.server.broker.log_manager import LogManager
     from gateway.server.logging.logs import Reports
     from gateway.sources.data_partition import DataPartition
     from gateway.sources.partition_checkpoint import PlannedCheckpoint
@@ -28,10 +29,12 @@ INTERVAL_S: Final = 60.0
 class Partitions(Protocol):
     """The partitions on this node (``ReplicaManager``)."""
 
-    checkpoints: Checkpoints
+    logs: LogManager
 
     @property
     def partitions(self) -> list[DataPartition]: ...
+
+    def disk_failed(self, directory: LogDirectory, failure: LogError) -> None: ...
 
 
 class RecoveryPoints:
@@ -56,11 +59,13 @@ class RecoveryPoints:
                 if failure is not None:
                     self._reports.report("partition not synced", error=str(failure))
                 await answer(partial(partition.checkpoint.note, made, failure))
-        try:
-            await trio.to_thread.run_sync(self._replicas.checkpoints.recovery_points.save)
-        except LogError as error:
-            # The next start reads more.
-            self._reports.report("partition not synced", error=str(error))
+        for directory in self._replicas.logs.online:
+            try:
+                await trio.to_thread.run_sync(directory.saved.recovery_points.save)
+            except LogError as error:
+                # The next start reads more.
+                self._reports.report("partition not synced", error=str(error))
+                self._replicas.disk_failed(directory, error)
 
 
 def _write(made: PlannedCheckpoint) -> SyncFailed | None:

@@ -7,27 +7,21 @@ disk. The regular work is in ``replica_tasks``.
 
 from __future__ import annotations
 
-import secrets
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from gateway.broker.produce.append_backlog import AppendBacklog
 from gateway.log.files.disk import Disk
-from gateway.log.files.errors import LogError
-from gateway.log.partition.partition_directories import (
-    directory_name,
-    partition_directories,
-    remove_deleted,
-    remove_directory,
-    set_aside,
-)
+from gateway.log.files.errors import DiskFailed, LogError
+from gateway.log.files.problem import Problem
+from gateway.log.partition.partition_directories import directory_name
 from gateway.ports.replicas import LogSize
-from gateway.ports.services import State
+from gateway.ports.services import SourceStopped, State
 from gateway.server.broker.cleaner_settings import CleanerSettings, cleaner_settings
 from gateway.server.broker.directory_turns import DirectoryTurns
+from gateway.server.broker.log_manager import LogManager, assigned_directory
 from gateway.server.broker.topic_settings import TopicSettings, topic_settings
 from gateway.sources.append_counts import AppendCounts
 from gateway.sources.data_partition import Broker, DataPartition
@@ -37,12 +31,11 @@ from gateway.sources.partition_jobs import Job
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from gateway.broker.produce.validation import TopicRules
     from gateway.broker.replica.isr import Proposal
-    from gateway.log.files.offset_checkpoint import Checkpoints
-    from gateway.log.files.problem import Problem
+    from gateway.log.partition.log_directories import LogDirectory
     from gateway.log.partition.log_settings import LogSettings
     from gateway.ports.replicas import WritablePartition
     from gateway.ports.services import Partition
@@ -54,8 +47,7 @@ if TYPE_CHECKING:
     from kwire.messages.register_broker_record import RegisterBrokerRecord
     from kwire.uuid import Uuid
 
-#: Directories that are looked at between other tasks.
-_SLICE: Final = 100
+Key = tuple["Uuid", int]
 #: Threads that open logs, begin segments and write to slow disks, for all partitions.
 _THREADS_MAX: Final = 4
 
@@ -65,9 +57,8 @@ class ReplicaManager:
 
     def __init__(
         self,
-        data_dir: Path,
+        directories: Sequence[LogDirectory],
         registration: BrokerRegistrationRequest,
-        checkpoints: Checkpoints,
         reports: Reports,
         fetchers: ReplicaFetcherManager,
         *,
@@ -76,25 +67,30 @@ class ReplicaManager:
         queued_max_bytes: int,
         broker_epoch: Callable[[], int],
         propose: Callable[[DataPartition, Proposal], None],
+        assign: Callable[[PartitionRecord, LogDirectory], None],
+        directory_failed: Callable[[LogDirectory], None],
     ) -> None:
         """An image that has the incarnation of ``registration``, which is this broker's, has
-        everything that was committed before this start. ``checkpoints``: of ``data_dir``.
-        ``lag_s``: ``replica.lag.time.max.ms``. ``queued_max_bytes``: of batches that wait for a
-        slow disk. ``broker_epoch`` returns that of this broker. ``propose`` has the controller
-        asked for a change of an ISR.
+        everything that was committed before this start. ``lag_s``: ``replica.lag.time.max.ms``.
+        ``queued_max_bytes``: of batches that wait for a slow disk. ``broker_epoch`` returns that of
+        this broker. ``propose`` has the controller asked for a change of an ISR, ``assign`` told
+        where a replica is; ``directory_failed`` hears of a directory that is offline from now on.
         """
         self._node_id = node_id = registration.broker_id
         self._broker = Broker(
             node_id, self._registered, broker_epoch, trio.current_time, propose, lag_s
         )
-        self._data_dir = data_dir
         self._cluster_id = registration.cluster_id
         self._incarnation = registration.incarnation_id
         self._reports = reports
         #: Fetches the partitions that other brokers lead.
         self.fetchers = fetchers
         self._disk = Disk(fsync=fsync)
-        self.checkpoints = checkpoints
+        #: Where the logs are.
+        self.logs = LogManager(directories, node_id, self._disk, self._report)
+        self._assign, self._directory_failed = assign, directory_failed
+        #: Partitions whose log may be in a directory that is offline from the start.
+        self._lost: dict[Key, None] = {}
         self._backlog = AppendBacklog(queued_max_bytes)
         self._disk_notices = DiskNotices(self._report_disk, trio.current_time)
         self._partitions: dict[Uuid, dict[int, DataPartition]] = {}
@@ -147,6 +143,7 @@ class ReplicaManager:
         if known is not None and known != topic_id:
             del self._ids[name]
             self.appended_by_topic.pop(name, None)
+            self._lost = {key: None for key in self._lost if key[0] != known}
             for partition in self._partitions.pop(known).values():
                 self._delete(partition)
         if topic_id is None:
@@ -158,20 +155,45 @@ class ReplicaManager:
             elif (left := self._partitions.get(topic_id, {}).pop(index, None)) is not None:
                 # Reassigned to other brokers.
                 self._delete(left)
+            else:
+                self._lost.pop((topic_id, index), None)
 
     def _delete(self, partition: DataPartition) -> None:
         self.offline.pop(partition, None)
         self.fetchers.unfollow(partition)
+        self.logs.forget((partition.topic_id, partition.index))
+        if partition.is_offline:
+            return  # its directory is found, and set aside, when the disk is there again
         self._turns.leave(partition)
-        partition.delete(self._remove)
+        partition.delete(self.logs.remove)
 
     def _apply(self, name: str, topic_id: Uuid, index: int, record: PartitionRecord) -> None:
+        key, assigned = (topic_id, index), assigned_directory(record, self._node_id)
+        directory = self.logs.place(key, assigned)
+        if directory is None:
+            self._lost[key] = None
+            return
+        partition = self._partition_in(directory, name, key)
+        if partition.is_offline:
+            return
+        if assigned != directory.id:
+            self._assign(record, directory)
+        if record.leader != self._node_id:
+            partition.follow(record)
+            self.fetchers.follow(partition, record)
+        else:
+            self.fetchers.unfollow(partition)
+            partition.lead(record)
+
+    def _partition_in(self, directory: LogDirectory, name: str, key: Key) -> DataPartition:
+        """Return a partition, which is made if there is none yet."""
+        topic_id, index = key
         partitions = self._partitions.setdefault(topic_id, {})
         partition = partitions.get(index)
         if partition is None:
             of_topic = self.appended_by_topic.setdefault(name, AppendCounts())
             partition = partitions[index] = DataPartition(
-                self._data_dir / directory_name(name, index),
+                directory.path / directory_name(name, index),
                 topic_id,
                 index,
                 broker=self._broker,
@@ -179,18 +201,13 @@ class ReplicaManager:
                 settings=partial(self._log_settings_of, name),
                 rules=partial(self._rules_of, name),
                 wake=self._work_on,
-                checkpoints=self.checkpoints,
+                checkpoints=directory.checkpoints,
                 backlog=self._backlog.part(),
                 notices=self._disk_notices,
                 counts=(self.appended, of_topic),
                 disk=self._disk,
             )
-        if record.leader != self._node_id:
-            partition.follow(record)
-            self.fetchers.follow(partition, record)
-        else:
-            self.fetchers.unfollow(partition)
-            partition.lead(record)
+        return partition
 
     def _registered(self, broker_id: int) -> RegisterBrokerRecord | None:
         return None if self._image is None else self._image.brokers.get(broker_id)
@@ -221,6 +238,9 @@ class ReplicaManager:
     def find(self, record: PartitionRecord) -> DataPartition | ErrorCode:
         """Return the partition of a record of the image, which this node leads or follows."""
         partition = self._partitions.get(record.topic_id, {}).get(record.partition_id)
+        is_offline = partition is not None and partition.is_offline
+        if is_offline or (record.topic_id, record.partition_id) in self._lost:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if partition is None or partition.leader_epoch != record.leader_epoch:
             # The task has not followed the image yet: clients ask again.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -268,11 +288,28 @@ class ReplicaManager:
         """Call ``callback`` when a partition is led, is not any more, or its log was opened."""
         self._moved.add(callback)
 
+    def directories(self) -> dict[str, bool]:
+        """As in ``Replicas``."""
+        return {str(one.path): one.is_online for one in self.logs.directories}
+
+    def move(self, record: PartitionRecord, path: str) -> ErrorCode:
+        """As in ``Replicas``."""
+        directory = self.logs.of((record.topic_id, record.partition_id))
+        if directory is None or str(directory.path) != path:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        return ErrorCode.NONE
+
     def sizes(self) -> Iterator[LogSize]:
         """As in ``Replicas``."""
         for name, topic_id in list(self._ids.items()):
             for index, partition in list(self._partitions.get(topic_id, {}).items()):
-                yield LogSize(name, index, partition.size_bytes)
+                if not partition.is_offline:
+                    yield LogSize(partition.log_dir, name, index, partition.size_bytes)
+
+    @property
+    def offline_count(self) -> int:
+        """How many replicas cannot be used."""
+        return len(self.offline) + len(self._lost)
 
     @property
     def partitions(self) -> list[DataPartition]:
@@ -304,8 +341,10 @@ class ReplicaManager:
             while True:
                 await self._wake.wait()
                 self._wake = trio.Event()
+                self._require_directory()
                 if is_first and self._image is not None:
-                    await self._tidy_up(self._image)
+                    await self.logs.tidy_up(self._image)
+                    self._report_notices()
                     is_first = False
                 while self._changed and self._image is not None:
                     name = next(iter(self._changed))
@@ -350,7 +389,41 @@ class ReplicaManager:
         if partition.problems != reported:
             self._note_problems(partition)
         self._report_notices()
+        failure, partition.stored.disk_failure = partition.stored.disk_failure, None
+        directory = self.logs.of((partition.topic_id, partition.index))
+        if failure is not None and directory is not None:
+            self.disk_failed(directory, failure)
         self._note_loaded()
+
+    def disk_failed(self, directory: LogDirectory, failure: LogError) -> None:
+        """The disk of a directory has failed: its partitions are offline until the next start
+        (``ReplicaManager.handleLogDirFailure``).
+
+        In the directory of the metadata log each log is opened again, for as long as that of the
+        metadata can be written.
+        """
+        is_lasting = isinstance(failure, DiskFailed) and failure.is_lasting
+        if not is_lasting or directory.has_metadata or not directory.is_online:
+            return
+        problem = Problem(str(directory.path), -1, f"the log directory is offline: {failure}")
+        self._reports.report("log directory offline", error=str(problem))
+        for topic_id, index in self.logs.take_offline(directory):
+            partition = self._partitions.get(topic_id, {}).get(index)
+            if partition is not None:
+                self.fetchers.unfollow(partition)
+                partition.go_offline(problem)
+                self.offline[partition] = None
+        self._directory_failed(directory)
+        self._moved()
+        self._wake.set()
+
+    def _require_directory(self) -> None:
+        """Raise SourceStopped if no directory is online any more."""
+        if not self.logs.online:
+            raise SourceStopped(
+                "each of log.dirs is offline: repair a disk, or name another directory, and start "
+                "the broker again"
+            )
 
     def _note_problems(self, partition: DataPartition) -> None:
         for problem in partition.problems:
@@ -358,7 +431,7 @@ class ReplicaManager:
         of_topic = self._partitions.get(partition.topic_id, {})
         if partition.problems and of_topic.get(partition.index) is partition:
             self.offline[partition] = None
-        else:
+        elif not partition.is_offline:
             self.offline.pop(partition, None)
 
     def _report_disk(self, event: str, text: str) -> None:
@@ -378,67 +451,20 @@ class ReplicaManager:
         if self._image is not None and is_idle:
             self.loaded.set()
 
-    async def _tidy_up(self, image: Image) -> None:
-        """Set aside the directories of partitions that the image does not place here, before logs
-        are made under their names: they may be of another cluster, so nothing is deleted
-        (``-stray``).
-        """
-        strays = []
-        for number, (key, path) in enumerate(
-            (await trio.to_thread.run_sync(self._directories)).items()
-        ):
-            if not self._is_placed_here(image, *key, path):
-                strays.append(path)
-            if number % _SLICE == 0:
-                await trio.lowlevel.checkpoint()
-        await trio.to_thread.run_sync(self._set_aside, strays)
-        self._report_notices()
-
-    def _is_placed_here(self, image: Image, topic_id: Uuid, index: int, path: Path) -> bool:
-        name = image.topics.get(topic_id)
-        record = image.partitions.get(topic_id, {}).get(index)
-        if name is None or record is None or path.name != directory_name(name, index):
-            return False
-        return self._node_id in record.replicas
-
-    def _directories(self) -> dict[tuple[Uuid, int], Path]:
-        """Return the directories of partitions, in a thread."""
-        try:
-            remove_deleted(self._data_dir)
-            return partition_directories(self._data_dir)
-        except LogError as error:
-            self._report("partition not opened", str(error))
-            return {}
-
-    def _set_aside(self, strays: list[Path]) -> None:
-        """Rename directories, in a thread."""
-        try:
-            for path in strays:
-                stray = set_aside(path, self._disk, secrets.token_hex(16), "stray")
-                self._report("partition set aside", f"{path} is now {stray.name}")
-        except LogError as error:
-            self._report("partition not opened", str(error))
-
-    def _remove(self, directory: Path) -> None:
-        """Remove the directory of a deleted partition, in a thread."""
-        try:
-            if directory.exists():
-                remove_directory(set_aside(directory, self._disk, secrets.token_hex(16), "delete"))
-        except LogError as error:
-            self._report("partition not deleted", str(error))
-
     def close(self) -> bool:
         """Write everything to disk and close the logs; whether all of it could be."""
         is_clean = True
         for partition in self.partitions:
             try:
-                partition.close()
+                if not partition.is_offline:
+                    partition.close()
             except LogError as error:
                 is_clean = False
                 self._reports.report("log not closed", error=str(error))
-        try:
-            self.checkpoints.recovery_points.save()
-        except LogError as error:
-            is_clean = False
-            self._reports.report("log not closed", error=str(error))
+        for directory in self.logs.online:
+            try:
+                directory.saved.recovery_points.save()
+            except LogError as error:
+                is_clean = False
+                self._reports.report("log not closed", error=str(error))
         return is_clean

@@ -13,7 +13,7 @@ from gateway.base.wall_clock import wall_ms
 from gateway.log.files.errors import LogError
 
 if TYPE_CHECKING:
-    from gateway.log.files.offset_checkpoint import Checkpoints
+    from gateway.log.partition.log_directories import LogDirectory
     from gateway.server.broker.replica_manager import ReplicaManager
     from gateway.server.logging.logs import Reports
 
@@ -29,14 +29,12 @@ class ReplicaTasks:
     def __init__(
         self,
         replicas: ReplicaManager,
-        checkpoints: Checkpoints,
         reports: Reports,
         retention_check_s: float,
         lag_s: float,
     ) -> None:
         """``lag_s``: ``replica.lag.time.max.ms``."""
         self._replicas = replicas
-        self._checkpoints = checkpoints
         self._reports = reports
         self._retention_check_s = retention_check_s
         self._lag_s = lag_s
@@ -85,16 +83,28 @@ class ReplicaTasks:
             for partition in self._replicas.partitions:
                 partition.note_high_watermark()
                 await trio.lowlevel.checkpoint()
-            await trio.to_thread.run_sync(self._save)
+            for directory in self._replicas.logs.online:
+                failure = await trio.to_thread.run_sync(self._save, directory)
+                if failure is not None:
+                    self._not_saved(directory, failure)
 
     def save_high_watermarks(self) -> None:
         """Write the high watermarks as they are now: the logs are about to be closed."""
         for partition in self._replicas.partitions:
             partition.note_high_watermark()
-        self._save()
+        for directory in self._replicas.logs.online:
+            failure = self._save(directory)
+            if failure is not None:
+                self._not_saved(directory, failure)
 
-    def _save(self) -> None:
+    @staticmethod
+    def _save(directory: LogDirectory) -> LogError | None:
         try:
-            self._checkpoints.high_watermarks.save()
+            directory.saved.high_watermarks.save()
         except LogError as error:
-            self._reports.report("high watermarks not saved", error=str(error))
+            return error
+        return None
+
+    def _not_saved(self, directory: LogDirectory, failure: LogError) -> None:
+        self._reports.report("high watermarks not saved", error=str(failure))
+        self._replicas.disk_failed(directory, failure)

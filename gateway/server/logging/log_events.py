@@ -445,6 +445,18 @@ _BROKER: Final = (
         "`replication-offset-checkpoint` could not be written; the next write tries again.",
     ),
     _failure(
+        "log directory offline",
+        "The disk of a log directory has failed: its partitions get KAFKA_STORAGE_ERROR until the "
+        "broker is started again, and other brokers lead them.",
+    ),
+    _event(
+        "replicas not assigned",
+        "warning",
+        "error partitions",
+        "The controller has not noted, with `error`, in which log directory `partitions` replicas "
+        "are. The broker asks again.",
+    ),
+    _failure(
         "records refused",
         "The disk refuses records, with `error`: it is full, for one. Producers get "
         "KAFKA_STORAGE_ERROR and try again; what is there is served. Logged once a minute at most.",

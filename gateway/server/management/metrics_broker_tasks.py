@@ -26,12 +26,14 @@ def _of_broker(value: Callable[[BrokerNode], float]) -> Callable[[Facts], float 
 
 def _offline(facts: Facts) -> int | None:
     """Partitions whose log cannot be used."""
-    return None if facts.replicas is None else len(facts.replicas.offline)
+    return None if facts.replicas is None else facts.replicas.offline_count
 
 
-def _is_directory_offline(facts: Facts) -> float | None:
-    offline = _offline(facts)
-    return None if offline is None else float(offline > 0)
+def _offline_directories(facts: Facts) -> int | None:
+    if facts.replicas is None:
+        return None
+    offline = {path for path, online in facts.replicas.directories().items() if not online}
+    return len(offline | {one.log_dir for one in facts.replicas.offline})
 
 
 def _since_last_run_ms(facts: Facts) -> float | None:
@@ -71,8 +73,8 @@ BROKER_TASKS: Final = (
     gauge(f"{_REPLICAS}offlinereplicacount", "Partitions whose log cannot be used.", _offline),
     gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
-        "1 while the log of some partition in data.dir cannot be used.",
-        _is_directory_offline,
+        "Log directories that are offline, or hold a log that cannot be used.",
+        _offline_directories,
     ),
     gauge(
         "kafka_server_replicafetchermanager_maxlag",

@@ -90,9 +90,11 @@ def lockout_of(
 
 
 def data_dir(config: Config) -> Path:
-    """``data.dir``, else a directory for ``node.id`` in the user's data directory."""
-    if config.data_dir is not None:
-        return config.data_dir
+    """The directory of the metadata log; where the configuration names none, one for ``node.id`` in
+    the user's data directory.
+    """
+    if config.metadata_log_dir is not None:
+        return config.metadata_log_dir
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(home) / "kwire" / f"node-{config.node_id}"
 

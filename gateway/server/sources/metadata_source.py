@@ -116,8 +116,8 @@ class MetadataSource(abc.ABC):
 
         There is one for each cluster: offsets of one log mean nothing in another.
         """
-        if self.config.data_dir is not None:
-            return self.config.data_dir / "kwire"
+        if self.config.metadata_log_dir is not None:
+            return self.config.metadata_log_dir / "kwire"
         home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         # The id comes from a file: quoting makes it one name, not a path; with the prefix "." and
         # ".." are names, too.
@@ -195,7 +195,7 @@ class LogSource(MetadataSource):
     def _open_directory(self) -> LogDirectory:
         config = self.config
         is_sample = config.source_kind is SourceKind.SAMPLE
-        place = SAMPLE if is_sample else str(config.log_dirs)
+        place = SAMPLE if is_sample else str(config.log_dirs[0])
         try:
             return open_log(place, snapshot_prefix=config.snapshot_prefix)
         except SourceError as error:

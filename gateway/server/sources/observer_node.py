@@ -131,12 +131,13 @@ def open_quorum(
     ``endpoints``: this node's listeners by name. ``stack`` closes the files.
     """
     security = security_of(config)
-    assert config.data_dir is not None
+    where = config.metadata_log_dir
+    assert where is not None
     try:
         if config.is_broker:
-            _require_formatted(config, config.data_dir)
+            _require_formatted(config, where)
         store = ObserverStore.open(
-            config.data_dir,
+            where,
             log_settings(config),
             node_id=config.node_id,
             cluster_id=config.cluster_id,

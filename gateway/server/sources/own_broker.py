@@ -8,7 +8,14 @@ from gateway.broker.internal_topic import InternalTopicSettings
 from gateway.broker.replica.fetcher import FetcherSettings
 from gateway.config.config import ConfigError
 from gateway.handlers.apis.api_versions import OWN_FEATURES
+from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
+from gateway.log.metadata.formatting import random_uuid
+from gateway.log.partition.log_directories import (
+    LogDirectory,
+    close_all,
+    open_log_directories,
+)
 from gateway.security.listeners import broker_security
 from gateway.server.broker.auto_topic_creation_manager import NewTopics
 from gateway.server.broker.broker_connection import InterBrokerSettings
@@ -43,24 +50,24 @@ def open_broker(
     """Return the broker, not started. ``stack`` closes its logs before the node's. ``controllers``,
     ``heartbeats`` and ``hindrance``: as of ``BrokerNode``. Raises ConfigError.
     """
-    store = node.store
+    directories = _log_directories(config, node, reports)
+    stack.callback(close_all, directories)
     registration = broker_registration(
         config.node_id,
-        store.cluster_id,
+        node.store.cluster_id,
         node.incarnation,
-        store.directory_id,
+        [one.id for one in directories if one.is_online],
         [one for one in endpoints.values() if one.listener not in config.controller_listener_names],
         {one.name: (one.min_version, one.max_version) for one in OWN_FEATURES},
         config.broker_rack,
     )
     try:
         broker = BrokerNode(
-            store.directory.parent,
+            directories,
             registration,
             controllers,
             heartbeats,
             node.loader,
-            store.checkpoints,
             reports,
             settings=BrokerSettings(
                 heartbeat_interval_s=config.broker_heartbeat_interval_ms / 1000,
@@ -81,6 +88,39 @@ def open_broker(
         raise ConfigError(f"data.dir: {error}") from None
     stack.callback(broker.close)
     return broker
+
+
+def _log_directories(
+    config: Config, node: ControllerNode | ObserverNode, reports: Reports
+) -> list[LogDirectory]:
+    """Open the directories of ``log.dirs``; without the key there is the one with the metadata log.
+    Raises ConfigError.
+    """
+    store, problems = node.store, list[str]()
+    metadata = LogDirectory(
+        store.directory.parent, store.directory_id, store.checkpoints, has_metadata=True
+    )
+    try:
+        directories = open_log_directories(
+            config.log_dirs if config.process_roles != "auto" else (),
+            metadata,
+            store.cluster_id,
+            config.node_id,
+            Disk(fsync=config.metadata_log_fsync),
+            problems,
+            random_uuid,
+        )
+    except LogError as error:
+        raise ConfigError(f"log.dirs: {error}") from None
+    if not any(one.is_online for one in directories):
+        close_all(directories)
+        raise ConfigError(*(f"log.dirs: {one.fault}" for one in directories))
+    for problem in problems:
+        reports.report("log repaired", error=problem)
+    for one in directories:
+        if not one.is_online:
+            reports.report("log directory offline", error=one.fault)
+    return directories
 
 
 def _fetching(config: Config) -> FetchingSettings:

@@ -16,6 +16,7 @@ from gateway.cli import main
 from gateway.log.metadata.formatting import read_bootstrap
 from gateway.log.metadata.raft_store import RaftStore
 from gateway.log.metadata.stored_facts import StoredFacts
+from gateway.log.partition.data_directory import read_meta
 from gateway.log.partition.log_settings import LogSettings
 from kwire.records import decode_metadata_record
 from kwire.uuid import Uuid
@@ -75,6 +76,23 @@ def test_standalone_with_the_listeners_of_a_file(tmp_path: Path) -> None:
     assert [(one.name, one.host, one.port) for one in record.voters[0].endpoints] == [
         ("CTL", "node4.example", 9095)
     ]
+
+
+def test_all_log_directories_are_formatted_once(tmp_path: Path) -> None:
+    file = tmp_path / "node.properties"
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    file.write_text("process.roles=broker,controller\nlog.dirs=" + ",".join(map(str, paths)) + "\n")
+    arguments = ("-t", CLUSTER_ID, "-c", str(file), "-s", "-o", "json")
+    facts = json.loads(run(*arguments).stdout)
+    metas = [read_meta(path) for path in paths]
+    ids = [str(one.directory_id) for one in metas if one is not None]
+    assert len(set(ids)) == 3 and ids[0] == facts["directory.id"]
+    assert facts["log.dirs"] == {str(paths[1]): ids[1], str(paths[2]): ids[2]}
+    assert {(one.cluster_id, one.node_id) for one in metas if one} == {(CLUSTER_ID, 1)}
+    again = json.loads(run(*arguments, "--ignore-formatted").stdout)
+    assert (again["formatted"], again["log.dirs"]) == (False, facts["log.dirs"])
+    other = run("-t", ONE, "-c", str(file), "-s", "--data-dir", str(tmp_path / "m"))
+    assert other.exit_code == 1 and f"belongs to node 1 of cluster {CLUSTER_ID}" in other.output
 
 
 @pytest.mark.parametrize(("node_id", "directory_id"), [(1, ONE), (2, TWO), (3, None)])

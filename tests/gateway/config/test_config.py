@@ -123,8 +123,20 @@ def test_flag_precedes_environment_precedes_file(tmp_path: Path) -> None:
 def test_log_dir_is_an_alias_of_log_dirs(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("log.dir=/data\n")
-    assert load_config(file=file).log_dirs == Path("/data")
-    assert load_config(environment={"KWIRE_LOG_DIR": "/data"}).log_dirs == Path("/data")
+    assert load_config(file=file).log_dirs == (Path("/data"),)
+    assert load_config(environment={"KWIRE_LOG_DIR": "/data"}).log_dirs == (Path("/data"),)
+
+
+def test_log_dirs_are_those_of_a_node_with_roles() -> None:
+    flags = {"process.roles": "broker,controller", "log.dirs": "/a, /b"}
+    config = load_config(flags=flags)
+    assert config.log_dirs == (Path("/a"), Path("/b"))
+    assert config.metadata_log_dir == Path("/a") and config.source_kind == "own"
+    config = load_config(flags={**flags, "data.dir": "/m"})
+    assert config.metadata_log_dir == Path("/m")
+    assert "more than once" in refusal(flags={**flags, "log.dirs": "/a,/b/../a"})
+    assert "process.roles" in refusal(flags={"source": "controller", "log.dirs": "/a"})
+    assert "is a list" in refusal(flags={"log.dirs": "/a,/b"})
 
 
 def test_unknown_key_names_the_most_similar_one(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: a log is in the one directory of its node, or cannot get there."""
+"""AlterReplicaLogDirs: a log is in a directory of its node, or cannot get there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,23 @@ from tests.gateway.handlers.own_world import OwnWorld
 from tests.gateway.handlers.world import NODE, build, over_the_wire
 
 
+class Directories(dict[str, bool]):
+    """The directories of a broker, all of whose logs are in the first."""
+
+    def directories(self) -> dict[str, bool]:
+        return self
+
+    def move(self, record: Any, path: str) -> ErrorCode:
+        return ErrorCode.NONE if path == next(iter(self)) else ErrorCode.LOG_DIR_NOT_FOUND
+
+
 class BrokerWorld(OwnWorld):
     """A node with a topic, one of whose partitions is on another node."""
 
     def __init__(self) -> None:
         super().__init__()
         self.create("t", [NODE], [NODE + 1])
-        self.replicas: Any = object()
+        self.replicas: Any = Directories({self.directory: True, "/failed": False})
 
     def alter(self, version: int, path: str, topics: dict[str, list[int]]) -> list[Any]:
         wanted = {
@@ -65,6 +75,11 @@ def test_log_that_is_in_the_directory_stays_there(version: int) -> None:
 def test_directory_that_the_node_does_not_have_is_not_found() -> None:
     found = BrokerWorld().alter(2, "/elsewhere", {"t": [0], "u": [0]})
     assert found == [("t", 0, ErrorCode.LOG_DIR_NOT_FOUND), ("u", 0, ErrorCode.LOG_DIR_NOT_FOUND)]
+
+
+def test_directory_that_is_offline_takes_no_log() -> None:
+    found = BrokerWorld().alter(2, "/failed", {"t": [0]})
+    assert found == [("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
 
 
 def test_node_that_is_no_broker_has_no_log_of_the_topic() -> None:

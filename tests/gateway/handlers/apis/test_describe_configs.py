@@ -59,7 +59,7 @@ def test_node_returns_its_settings(version: int) -> None:
     protocols = {"PLAINTEXT": "PLAINTEXT", "OTHER": "PLAINTEXT"}
     config = Config(
         node_id=NODE,
-        log_dirs=Path("/logs"),
+        log_dirs=(Path("/logs"),),
         listeners=listeners,
         listener_security_protocol_map=protocols,
     )

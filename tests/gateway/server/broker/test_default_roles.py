@@ -26,7 +26,7 @@ async def register_another_broker(node: OwnNode) -> None:
         7,
         node.log.cluster_id,
         _DIRECTORY,
-        _DIRECTORY,
+        [_DIRECTORY],
         [Endpoint("PLAINTEXT", "127.0.0.1", 1, "PLAINTEXT")],
         {one.name: (one.min_version, one.max_version) for one in OWN_FEATURES},
     )

@@ -93,7 +93,7 @@ def of(source: str, tmp_path: Path, quorum: LoopbackQuorum | None = None) -> Con
         return config(tmp_path / "data", quorum, **more)
     if source == "controller":
         return lone_config(tmp_path / "data", **more)
-    return Config(listeners=(LOCAL,), log_dirs=SAMPLE if source == "log" else None, **more)
+    return Config(listeners=(LOCAL,), log_dirs=(SAMPLE,) if source == "log" else (), **more)
 
 
 @pytest.mark.parametrize("source", ["controller", "observer", "log", "sample"])

@@ -1,0 +1,222 @@
+"""A broker with several log directories (KIP-113, 858): partitions are spread over them, are there
+after a restart, and a directory whose disk fails takes its own partitions offline alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config.config import ConfigError
+from gateway.log.files.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from gateway.log.files.meta_properties import FILE_NAME as META_PROPERTIES
+from gateway.log.partition.data_directory import read_meta
+from gateway.server.broker.replica_manager import ReplicaManager
+from kwire.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from kwire.protocol import ErrorCode
+from tests.gateway.server.broker.test_broker_node import (
+    consume,
+    in_loop,
+    produce,
+    unfenced,
+    with_topic,
+)
+from tests.gateway.server.own_nodes import OwnNode, lone_node
+from tests.waiting import until_async
+
+TOPICS = "abcd"
+
+
+def broker(directory: Path, *names: str, **more: Any) -> Any:
+    """A node with its metadata log in ``m``, and the log directories ``names``."""
+    paths = tuple(directory / name for name in names)
+    return lone_node(directory / "m", process_roles="broker,controller", log_dirs=paths, **more)
+
+
+def logs_in(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.name[:-2] in TOPICS)
+
+
+async def described(node: OwnNode) -> dict[str, tuple[int, list[str]]]:
+    """The error of each directory, and the topics of clients in it."""
+    answer = await node.ask(DescribeLogDirsRequest(topics=None), 4)
+    return {
+        Path(one.log_dir).name: (
+            one.error_code,
+            sorted(topic.name for topic in one.topics if not topic.name.startswith("__")),
+        )
+        for one in answer.results
+    }
+
+
+def assigned(node: OwnNode, topic: str) -> Any:
+    """The directory that the image names for the one replica of a topic."""
+    image = node.quorum.image
+    (directory,) = image.partitions[image.topic_ids[topic]][0].directories
+    return directory
+
+
+async def all_assigned(node: OwnNode, directory: Path) -> dict[str, str]:
+    """Wait until the controller knows in which of ``m`` and ``x`` each topic is; return that."""
+    homes = {log[0]: home for home in ("m", "x") for log in logs_in(directory / home)}
+    for topic, home in homes.items():
+        id = directory_id(directory / home)
+        await until_async(
+            lambda topic=topic, id=id: assigned(node, topic) == id,  # type: ignore[misc]
+            "the controller knows the directory of each replica",
+        )
+    return homes
+
+
+def directory_id(path: Path) -> Any:
+    known = read_meta(path)
+    assert known is not None
+    return known.directory_id
+
+
+@in_loop
+async def test_new_partitions_go_to_the_directory_with_the_fewest_logs(tmp_path: Path) -> None:
+    async with broker(tmp_path, "m", "x") as node:
+        for name in TOPICS:
+            await with_topic(node, name)
+            await produce(node, name.encode(), topic=name)
+        assert [len(logs_in(tmp_path / name)) for name in ("m", "x")] == [2, 2]
+        assert await described(node) == {
+            "m": (0, [one[0] for one in logs_in(tmp_path / "m")]),
+            "x": (0, [one[0] for one in logs_in(tmp_path / "x")]),
+        }
+        ids = {name: directory_id(tmp_path / name) for name in ("m", "x")}
+        assert ids["m"] != ids["x"]
+        (own,) = node.quorum.image.brokers.values()
+        assert sorted(own.log_dirs) == sorted(ids.values())
+        await all_assigned(node, tmp_path)
+    assert (tmp_path / "m" / CLEAN_SHUTDOWN).exists() and (tmp_path / "x" / CLEAN_SHUTDOWN).exists()
+    before = logs_in(tmp_path / "x")
+    # The order of the directories, and the one with the metadata log, do not matter to the others.
+    async with broker(tmp_path, "x", "y", "m") as node:
+        await unfenced(node)
+        for name in TOPICS:
+            assert await consume(node, name) == [(0, name.encode())]
+        assert logs_in(tmp_path / "x") == before and logs_in(tmp_path / "y") == []
+        await with_topic(node, "e")
+        assert (await described(node))["y"] == (0, ["e"])
+
+
+@in_loop
+async def test_log_is_found_in_the_directory_that_it_was_moved_to(tmp_path: Path) -> None:
+    async with broker(tmp_path, "m", "x") as node:
+        await with_topic(node, "a")
+        await produce(node, b"1", topic="a")
+        await with_topic(node, "b")
+        await produce(node, b"2", topic="b")
+        await all_assigned(node, tmp_path)
+    (first,) = logs_in(tmp_path / "m")
+    (second,) = logs_in(tmp_path / "x")
+    shutil.move(tmp_path / "m" / first, tmp_path / "x" / first)
+    # A copy that is left behind is not used, and not lost.
+    shutil.copytree(tmp_path / "x" / second, tmp_path / "m" / second)
+    async with broker(tmp_path, "m", "x") as node:
+        await unfenced(node)
+        id = directory_id(tmp_path / "x")
+        await until_async(lambda: assigned(node, first[0]) == id, "the controller is told")
+        assert [value for _, value in await consume(node, first[0])] == [
+            b"1" if first[0] == "a" else b"2"
+        ]
+        assert logs_in(tmp_path / "x") == sorted((first, second))
+        assert len(list((tmp_path / "m").glob(second + ".*-stray"))) == 1
+
+
+@in_loop
+async def test_metadata_log_may_be_outside_the_log_directories(tmp_path: Path) -> None:
+    async with broker(tmp_path, "x", "y") as node:
+        await with_topic(node, "a")
+        assert (await described(node)).keys() == {"x", "y"}
+    assert logs_in(tmp_path / "m") == [] and not (tmp_path / "m" / CLEAN_SHUTDOWN).exists()
+
+
+async def refusal(directory: Path, *names: str) -> str:
+    with pytest.RaisesGroup(ConfigError, flatten_subgroups=True) as raised:
+        async with broker(directory, *names):
+            pass
+    return str(raised.value.exceptions[0])
+
+
+@in_loop
+async def test_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    async with broker(tmp_path, "m", "x"):
+        pass
+    shutil.copy(tmp_path / "x" / META_PROPERTIES, tmp_path / "copied")
+    (tmp_path / "y").mkdir()
+    shutil.move(tmp_path / "copied", tmp_path / "y" / META_PROPERTIES)
+    assert "the same directory.id" in await refusal(tmp_path, "m", "x", "y")
+    text = (tmp_path / "y" / META_PROPERTIES).read_text().replace("node.id=1", "node.id=7")
+    (tmp_path / "y" / META_PROPERTIES).write_text(text)
+    assert "belongs to node 7" in await refusal(tmp_path, "m", "y")
+
+
+def replicas_of(node: OwnNode) -> ReplicaManager:
+    broker = node.ready.services.source.broker
+    assert broker is not None
+    return broker.replicas
+
+
+def fail(directory: Path) -> None:
+    """Let every change of a file in the directory fail from now on."""
+    directory.rename(directory.with_name(directory.name + "-failed"))
+    directory.write_bytes(b"")
+
+
+@in_loop
+async def test_failed_directory_takes_its_own_partitions_offline(tmp_path: Path) -> None:
+    async with broker(tmp_path, "m", "x") as node:
+        for name in TOPICS:
+            await with_topic(node, name)
+            await produce(node, b"1", topic=name)
+        id, homes = directory_id(tmp_path / "m"), await all_assigned(node, tmp_path)
+        fail(tmp_path / "x")
+        own = replicas_of(node)
+        for directory in own.logs.directories:
+            directory.saved.high_watermarks.note("any", 0, 1)  # the next write is due
+        await until_async(lambda: own.offline_count == 2, "the directory is offline")
+        assert (await described(node))["x"] == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+        await until_async(
+            lambda: [one.log_dirs for one in node.quorum.image.brokers.values()] == [[id]],
+            "the controller knows that the directory is offline",
+        )
+        for name, home in homes.items():
+            if home == "m":
+                await produce(node, b"2", topic=name)
+                assert [value for _, value in await consume(node, name)] == [b"1", b"2"]
+            else:
+                image = node.quorum.image
+                (record,) = image.partitions[image.topic_ids[name]].values()
+                assert record.leader == -1
+        await with_topic(node, "e")
+        await produce(node, b"1", topic="e")
+        assert (tmp_path / "m" / "e-0").exists()
+    # The other logs are not made anew while the disk is away.
+    async with broker(tmp_path, "m", "x") as node:
+        await unfenced(node)
+        assert replicas_of(node).offline_count == 2
+        assert (await described(node))["x"] == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+    (tmp_path / "x").unlink()
+    (tmp_path / "x-failed").rename(tmp_path / "x")
+    async with broker(tmp_path, "m", "x") as node:
+        await unfenced(node)
+        for name, home in homes.items():
+            values = [b"1", b"2"] if home == "m" else [b"1"]
+            await produce(node, b"3", topic=name)
+            assert [value for _, value in await consume(node, name)] == [*values, b"3"]
+
+
+@in_loop
+async def test_broker_ends_when_its_last_log_directory_fails(tmp_path: Path) -> None:
+    async with broker(tmp_path, "x") as node:
+        await with_topic(node, "a")
+        await produce(node, b"1", topic="a")
+        fail(tmp_path / "x")
+        await until_async(lambda: bool(node.stopped), "the broker has ended")
+        assert "each of log.dirs is offline" in node.stopped[0]
