@@ -101,3 +101,15 @@ def test_broker_is_superseded_by_a_later_registration_of_another_process() -> No
     assert not life.is_superseded(registration(other, 12)), "that of the process before"
     life.on_heartbeat(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     assert life.is_registered and life.is_superseded(registration(other, 41))
+
+
+def test_failed_directory_is_in_every_heartbeat_and_in_no_later_registration() -> None:
+    a, b = (Uuid(bytes([number]) * 16) for number in (1, 2))
+    life = BrokerLifecycle(BrokerRegistrationRequest(broker_id=3, log_dirs=[a, b]))
+    life.on_registered(BrokerRegistrationResponse(broker_epoch=40))
+    assert heartbeat(life).offline_log_dirs == []
+    life.directory_failed(b)
+    assert [heartbeat(life).offline_log_dirs for _ in range(2)] == [[b], [b]]
+    life.on_heartbeat(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    again = life.next_request(0, is_ready=True)
+    assert isinstance(again, BrokerRegistrationRequest) and again.log_dirs == [a]

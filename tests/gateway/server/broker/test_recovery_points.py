@@ -13,9 +13,13 @@ import trio
 import trio.testing
 
 from gateway.log.files.disk import Disk
+from gateway.log.files.errors import DiskFailed, LogError
 from gateway.log.files.offset_checkpoint import RECOVERY_POINT, Checkpoints, read_offsets
+from gateway.log.partition.log_directories import LogDirectory
+from gateway.server.broker.log_manager import LogManager
 from gateway.server.broker.recovery_points import RecoveryPoints
 from gateway.sources.data_partition import DataPartition
+from kwire.uuid import ZERO_UUID
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.server.broker.test_data_log_cleaner import Reports
 from tests.gateway.sources.data_partitions import appended, batch_of, led, settle
@@ -26,16 +30,22 @@ class Replicas:
     """Partitions ``t-0``, ``u-0`` ... whose jobs are performed at once."""
 
     def __init__(self, root: Path, disk: Disk, count: int) -> None:
-        self.checkpoints = Checkpoints(root, disk, [])
+        checkpoints = Checkpoints(root, disk, [])
+        directory = LogDirectory(root, ZERO_UUID, checkpoints, has_metadata=True)
+        self.logs = LogManager([directory], 1, disk, lambda _, __: None)
+        self.failures: list[LogError] = []
         self.partitions: list[DataPartition] = []
         for number in range(count):
             one = led(
                 root / f"t{number}-0",
                 wake=lambda partition: settle(partition),
                 disk=disk,
-                checkpoints=self.checkpoints,
+                checkpoints=checkpoints,
             )
             self.partitions.append(one)
+
+    def disk_failed(self, _: LogDirectory, failure: LogError) -> None:
+        self.failures.append(failure)
 
 
 def moved(replicas: Any, reports: Any) -> None:
@@ -73,6 +83,18 @@ def test_failed_sync_is_reported_and_the_points_of_the_other_logs_are_moved(
     moved(replicas, reports)
     assert reports.events == ["partition not synced"]
     assert read_offsets(tmp_path / RECOVERY_POINT) == {("t1", 0): 1}
+
+
+def test_points_that_cannot_be_saved_tell_of_a_failed_disk(tmp_path: Path) -> None:
+    disk, reports = FaultyDisk(error=errno.EIO), Reports()
+    replicas = Replicas(tmp_path, disk, 1)
+    appended(replicas.partitions[0], batch_of(b"a"))
+    replicas.logs.online[0].saved.recovery_points.note("t0", 0, 7)
+    disk.fails_at = disk.count + 1  # behind the sync of the log
+    moved(replicas, reports)
+    assert reports.events == ["partition not synced"]
+    (failure,) = replicas.failures
+    assert isinstance(failure, DiskFailed) and failure.is_lasting
 
 
 def _is_moved(points: Path, offset: int) -> bool:
