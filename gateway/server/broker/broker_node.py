@@ -75,7 +75,7 @@ class BrokerSettings(NamedTuple):
 
 
 class BrokerNode:
-    """The broker with its logs in ``directories``, whose locks are held. :meth:`run` is the task."""
+    """The broker with its logs in ``directories``, which are open. :meth:`run` is the task."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a broker tells the controller of the log directories of its replicas."""
+"""A broker tells the controller in which log directories its replicas are."""
 
 from __future__ import annotations
 

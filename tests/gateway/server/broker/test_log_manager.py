@@ -1,4 +1,4 @@
-"""Which log directory a partition gets."""
+"""A partition gets a log directory of its broker."""
 
 from __future__ import annotations
 
