@@ -46,10 +46,10 @@ class ActiveProducer(NamedTuple):
 class LogSize(NamedTuple):
     """The bytes of a partition on disk, in ``directory``."""
 
-    directory: str
     topic: str
     partition: int
     size: int
+    directory: str = ""
 
 
 class WritablePartition(Partition, Protocol):

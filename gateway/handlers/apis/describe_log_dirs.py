@@ -56,7 +56,7 @@ def _described(
     replicas, metadata = context.gateway.replicas, context.gateway.partition.log_dir
     known = {metadata: True} if replicas is None else replicas.directories()
     found: dict[str, dict[str, DescribeLogDirsTopic]] = {path: {} for path in known}
-    for directory, name, index, size in _sizes(context):
+    for name, index, size, directory in _sizes(context):
         # The metadata log of a broker may be beside its log directories, as in Kafka.
         if directory in found and (asked is None or (name, index) in asked):
             topic = found[directory].setdefault(name, DescribeLogDirsTopic(name=name))
@@ -82,10 +82,10 @@ def _sizes(context: Context) -> Iterator[LogSize]:
     """
     gateway = context.gateway
     directory = gateway.partition.log_dir
-    yield LogSize(directory, CLUSTER_METADATA_TOPIC, PARTITION, gateway.partition.size_bytes)
+    yield LogSize(CLUSTER_METADATA_TOPIC, PARTITION, gateway.partition.size_bytes, directory)
     audit = gateway.audit
     if audit is not None and gateway.node_id in audit.nodes:
         index = list(audit.nodes).index(gateway.node_id)
-        yield LogSize(directory, AUDIT_TOPIC, index, audit.partition.size_bytes)
+        yield LogSize(AUDIT_TOPIC, index, audit.partition.size_bytes, directory)
     if gateway.replicas is not None:
         yield from gateway.replicas.sizes()

@@ -304,7 +304,7 @@ class ReplicaManager:
         for name, topic_id in list(self._ids.items()):
             for index, partition in list(self._partitions.get(topic_id, {}).items()):
                 if not partition.is_offline:
-                    yield LogSize(partition.log_dir, name, index, partition.size_bytes)
+                    yield LogSize(name, index, partition.size_bytes, partition.log_dir)
 
     @property
     def offline_count(self) -> int:
