@@ -24,6 +24,8 @@ from tests.waiting import until_async
 
 #: One that can be read, with one topic, and one that is cut off.
 SUBSCRIPTIONS = (b"\0\0\0\0\0\1\0\1x\xff\xff\xff\xff", b"\0\0\0\0\0\1\0\7")
+#: Created and deleted in one round.
+_TOPICS = 30
 
 
 async def churn(node: OwnNode, count: int, *, groups: bool = True) -> None:
@@ -66,16 +68,20 @@ async def check_nothing_stays(node: OwnNode, *, groups: bool = True) -> None:
     gc.disable()
     try:
         before = held()
-        await churn(node, 30, groups=groups)
+        await churn(node, _TOPICS, groups=groups)
         await until_async(
             lambda: {name: count for name, count in (held() - before).items() if count >= 10},
             "the end of answered requests and closed connections, although deadlines are far",
             lambda grown: not grown,
         )
-        cycles = gc.collect()
+        cycles = [gc.collect()]
+        # An election, or a connection that ends, leaves cycles by chance; a topic does each time.
+        while cycles[-1] >= _TOPICS and len(cycles) < 3:
+            await churn(node, _TOPICS, groups=groups)
+            cycles.append(gc.collect())
     finally:
         gc.enable()
-    assert cycles < 30, (
+    assert min(cycles) < _TOPICS, (
         "each topic or group leaves reference cycles, which only a full pass of the collector finds"
     )
 
