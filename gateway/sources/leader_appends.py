@@ -22,6 +22,7 @@ from kwire.records.header import read_header
 
 if TYPE_CHECKING:
     from gateway.broker.produce.append_backlog import AppendBacklog
+    from gateway.log.partition.unified_log import UnifiedLog
     from gateway.sources.partition_append import Outcome, PartitionAppend
     from gateway.sources.partition_jobs import PartitionJobs
     from gateway.sources.stored_log import StoredLog
@@ -105,6 +106,8 @@ class LeaderAppends:
         log, producers = stored.log, stored.producers
         if log is None or one.epoch != self.epoch:
             return BatchRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leader has changed.")
+        if one.epoch < log.last_epoch:
+            return _older_cluster(log, one.epoch)
         try:
             seen = one.check(producers.states)
         except BatchRefused as refused:
@@ -131,3 +134,15 @@ class LeaderAppends:
         finally:
             self._is_slow = self._clock() - began > SLOW_S
         return Appended(first, batch.log_append_time, log.start_offset)
+
+
+def _older_cluster(log: UnifiedLog, epoch: int) -> BatchRefused:
+    """A log whose epochs decrease is taken for a damaged one, and cut, after a crash. Kafka's
+    leader forgets the higher epochs (``LeaderEpochFileCache.assign``).
+    """
+    message = (
+        f"{log.directory}: the log has records of leader epoch {log.last_epoch}, and the metadata"
+        f" log has leader epoch {epoch}, so it is an older one: restore the newest metadata log, or"
+        " move this directory away and begin with an empty partition"
+    )
+    return BatchRefused(ErrorCode.KAFKA_STORAGE_ERROR, message)

@@ -26,6 +26,7 @@ from tests.gateway.sources.data_partitions import (
     Ticking,
     appended,
     batch_of,
+    kill,
     led,
     partition,
     record,
@@ -193,6 +194,22 @@ def test_append_at_a_partition_that_another_node_leads_is_refused(tmp_path: Path
     assert outcome.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert one.leader is None and not one.is_leader
     one.close()
+
+
+def test_leader_of_a_lower_epoch_than_its_log_takes_no_records_and_says_why(tmp_path: Path) -> None:
+    one = led(tmp_path / "t-0", epoch=7)
+    appended(one, batch_of(b"newer"))
+    one.lead(record(3))
+    settle(one)
+    outcome = appended(one, batch_of(b"older"))
+    assert isinstance(outcome, BatchRefused)
+    assert outcome.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "records of leader epoch 7" in outcome.message and "epoch 3" in outcome.message
+    assert one.stored.log.end_offset == 1
+    kill(one)
+    again = led(tmp_path / "t-0", epoch=7)
+    outcome = appended(again, batch_of(b"next"))
+    assert isinstance(outcome, Appended) and outcome.base_offset == 1
 
 
 def test_segment_begins_in_a_job_and_the_appends_behind_it_keep_their_order(
