@@ -24,10 +24,11 @@ class Node(NamedTuple):
 
 def reachable_nodes(context: Context) -> dict[int, Node]:
     """Return the nodes by id, sorted: this node always, at its configured address; others if they
-    have registered a listener with the name of the client's. A broker names brokers only.
+    have registered a listener with the name of the client's. A node that is a broker is named while
+    it is not fenced, another controller always: its registration tells nothing of its life. A
+    broker names brokers only.
     """
     gateway, listener = context.gateway, context.peer.listener
-    endpoint = gateway.endpoint(listener)
     found: dict[int, Node] = {}
     image = controller_image(context)
     if image is not None:
@@ -39,9 +40,9 @@ def reachable_nodes(context: Context) -> dict[int, Node]:
         controllers = {} if gateway.config.is_broker_alone else image.controllers
         for node_id, controller in controllers.items():
             at = _at(listener, controller.end_points)
-            if at is not None:
+            if at is not None and node_id not in image.brokers:
                 found[node_id] = Node(at.host, at.port)
-    found[gateway.node_id] = Node(endpoint.host, endpoint.port)
+    found[gateway.node_id] = _this_node(context)
     return dict(sorted(found.items()))
 
 
@@ -49,14 +50,18 @@ def find_broker(node_id: int, context: Context) -> Node | None:
     """Return a broker that clients of this listener can connect to: this node, or one that is
     registered with such a listener and not fenced.
     """
-    gateway, listener = context.gateway, context.peer.listener
-    if node_id == gateway.node_id:
-        endpoint = gateway.endpoint(listener)
-        return Node(endpoint.host, endpoint.port)
+    listener = context.peer.listener
+    if node_id == context.gateway.node_id:
+        return _this_node(context)
     image = controller_image(context)
     broker = None if image is None else image.brokers.get(node_id)
     at = None if broker is None or broker.fenced else _at(listener, broker.end_points)
     return None if broker is None or at is None else Node(at.host, at.port, broker.rack)
+
+
+def _this_node(context: Context) -> Node:
+    endpoint = context.gateway.endpoint(context.peer.listener)
+    return Node(endpoint.host, endpoint.port, context.gateway.config.broker_rack)
 
 
 def _at(listener: str, endpoints: Iterable[Any]) -> Any | None:

@@ -4,6 +4,7 @@ to clients.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -198,3 +199,27 @@ def test_coordinator_on_another_broker_is_named_with_the_address_of_that_broker(
         (0, SERVING, f"broker-{SERVING}"),
         *[(error, -1, "")] * 3,
     ]
+
+
+@pytest.mark.parametrize("version", [1, 12])
+def test_node_that_is_controller_and_broker_is_named_while_its_broker_is_not_fenced(
+    world: OwnWorld, version: int
+) -> None:
+    def told() -> dict[int, str | None]:
+        return {one.node_id: one.rack for one in world.ask(metadata, version, topics=None).brokers}
+
+    assert told() == {NODE: None, OTHER: None, SERVING: f"rack-{SERVING}"}
+    assert register(world, OTHER).error_code == 0
+    assert told() == {NODE: None, SERVING: f"rack-{SERVING}"}
+    described = world.ask(describe_cluster, 2, include_fenced_brokers=True).brokers
+    assert {one.broker_id for one in described if one.is_fenced} == {FENCED, OTHER}
+    serve(world, OTHER)
+    assert told() == {NODE: None, OTHER: f"rack-{OTHER}", SERVING: f"rack-{SERVING}"}
+
+
+def test_node_names_its_own_rack() -> None:
+    world = OwnWorld()
+    world.config = replace(world.config, broker_rack="here")
+    (told,) = [one for one in world.ask(metadata, 12, topics=None).brokers if one.node_id == NODE]
+    assert told.rack == "here"
+    assert world.ask(describe_cluster, 1).brokers[0].rack == "here"
