@@ -1,9 +1,10 @@
 """Carries out what a fetcher asks of the log of a partition that another broker leads: appends the
 leader's batches as they are, cuts the log back, begins it anew.
 
-Batches keep offsets and epochs. They are written on the event loop, to the page cache; what begins
-a segment, moves the log start or cuts the log is a job for a thread, and so is every append while
-the disk is slow. Source: ``Partition.appendRecordsToFollower``, ``UnifiedLog.appendAsFollower``,
+Batches keep offsets and epochs. They are written on the event loop, to the page cache; an append
+that begins a segment, waits for the disk (``flush.messages``) or moves the log start, and a cut of
+the log, is a job for a thread, and so is every append while the disk is slow. Source:
+``Partition.appendRecordsToFollower``, ``UnifiedLog.appendAsFollower``,
 ``ReplicaFetcherThread.processPartitionData``.
 """
 
@@ -103,6 +104,9 @@ class FollowerAppends:
         # The job finds once more what is wrong, and says so.
         if checked.fault is not None or not checked.batches:
             return None
+        messages = checked.batches[-1].last_offset + 1 - log.end_offset
+        if self._stored.is_due_to_flush(messages):
+            return None
         runs = _runs(log, checked.batches, rolls_by_size_and_age(self._stored.settings()))
         return runs if len(runs) == 1 else None
 
@@ -172,6 +176,8 @@ class FollowerAppends:
                 )
             runs = _runs(log, checked.batches, rolls_by_size_and_age(self._stored.settings()))
         self._write(log, step, runs)
+        if self._stored.is_due_to_flush(0):
+            log.flush()
         committed = min(step.high_watermark, log.end_offset)
         start_at(self._stored, log, min(step.log_start_offset, committed))
         return position_of(log)

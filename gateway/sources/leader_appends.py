@@ -2,8 +2,9 @@
 this node leads (``Partition.appendRecordsToLeader``, ``UnifiedLog.appendAsLeader``).
 
 Appends are written on the event loop, to the page cache: that takes microseconds, and a thread
-would take longer to wake. An append that begins a segment, and every append while the disk is slow,
-is a job instead, which a thread performs; the appends behind it queue, so there is one order.
+would take longer to wake. An append that begins a segment or waits for the disk
+(``flush.messages``), and every append while the disk is slow, is a job instead, which a thread
+performs; the appends behind it queue, so there is one order.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class LeaderAppends:
 
     def take(self, one: PartitionAppend) -> None:
         """Append behind the others: now if nothing hinders, else as a job."""
-        if not self._jobs.are_done or self._is_slow or self._is_due_to_roll(one):
+        if not self._jobs.are_done or self._is_slow or self._needs_thread(one):
             self._backlog.add(len(one.batch.data))
             self._jobs.submit(partial(self._append_as_job, one))
             return
@@ -91,11 +92,22 @@ class LeaderAppends:
                 self._stored.roll()
             except LogError as error:
                 return partial(self._job_done, one, self._stored.failed(error))
-        return partial(self._job_done, one, self._append(one))
+        outcome = self._append(one)
+        log = self._stored.log
+        if isinstance(outcome, Appended) and log is not None and self._stored.is_due_to_flush(0):
+            try:
+                log.flush()
+            except LogError as error:
+                outcome = self._stored.failed(error)
+        return partial(self._job_done, one, outcome)
 
     def _job_done(self, one: PartitionAppend, outcome: Outcome) -> None:
         self._backlog.remove(len(one.batch.data))
         self._appended(one, outcome)
+
+    def _needs_thread(self, one: PartitionAppend) -> bool:
+        messages = one.batch.header.last_offset_delta + 1
+        return self._is_due_to_roll(one) or self._stored.is_due_to_flush(messages)
 
     def _is_due_to_roll(self, one: PartitionAppend) -> bool:
         return self._stored.is_due_to_roll(one.batch.header, one.epoch)

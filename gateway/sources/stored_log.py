@@ -154,6 +154,13 @@ class StoredLog:
         rolls = rolls_by_size_and_age(self.settings())
         return rolls(described, log.active_size, log.first_timestamp)
 
+    def is_due_to_flush(self, messages: int) -> bool:
+        """Whether an append of so many records is to wait for the disk (``flush.messages``)."""
+        log, settings = self.log, self.settings()
+        if log is None or not settings.fsync:
+            return False
+        return log.end_offset + messages - log.flushed_offset >= settings.flush_messages
+
     def roll(self) -> None:
         """Begin a segment, with a snapshot of the producers. Raises LogError."""
         assert self.log is not None, "the log is open"

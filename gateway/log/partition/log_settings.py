@@ -11,6 +11,7 @@ from gateway.base.sizes import MIB
 from gateway.log.partition.cleanup_settings import CleanupSettings
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
+_NEVER: Final = 2**63 - 1
 _CLEANUP: Final = CleanupSettings()
 
 
@@ -30,5 +31,8 @@ class LogSettings:
     )  #: metadata.max.retention.bytes, of segments and snapshots together
     retention_ms: int = 7 * _DAY_MS  #: metadata.max.retention.ms, of the last record in a snapshot
     fsync: bool = True  #: metadata.log.fsync
+    #: flush.messages: with so many records that are not on disk, an append is not done before they
+    #: are.
+    flush_messages: int = _NEVER
     producer_id_expiration_ms: int = _DAY_MS  #: producer.id.expiration.ms
     cleanup: CleanupSettings = _CLEANUP  #: of a topic that holds data

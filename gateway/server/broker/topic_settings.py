@@ -60,6 +60,7 @@ def topic_settings(image: Image, topic: str, node_id: int, *, fsync: bool) -> To
             retention_bytes=value("retention.bytes") if deletes else -1,
             retention_ms=value("retention.ms") if deletes else -1,
             fsync=fsync,
+            flush_messages=value("flush.messages"),
             producer_id_expiration_ms=broker_number(image, node_id, "producer.id.expiration.ms"),
             cleanup=CleanupSettings(
                 deletes=deletes,
