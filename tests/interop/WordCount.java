@@ -14,7 +14,7 @@ class WordCount {
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("state.dir", arguments[1]);
         settings.put("processing.guarantee", "exactly_once_v2");
-        settings.put("replication.factor", "1");
+        settings.put("replication.factor", "-1"); // the broker's default
         settings.put("default.key.serde", Serdes.StringSerde.class.getName());
         settings.put("default.value.serde", Serdes.StringSerde.class.getName());
         // The next instance waits for both after a kill.

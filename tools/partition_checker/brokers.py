@@ -43,7 +43,8 @@ _TOPICS = {
 
 #: The node id of Kafka's only controller.
 _KAFKAS_CONTROLLER = 1
-_COMBINED = {
+#: Nodes that are both.
+COMBINED = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "BROKER",
@@ -201,7 +202,7 @@ def brokers(
         clusters: list[Cluster] = []
         quorum: Cluster
         if controllers == "combined":
-            values = {**SESSIONS, **_PROPERTIES, **_TOPICS, **_COMBINED}
+            values = {**SESSIONS, **_PROPERTIES, **_TOPICS, **COMBINED}
             quorum = stack.enter_context(
                 own_quorum(own, properties=values, network=network, before=BEFORE)
             )
