@@ -1,12 +1,12 @@
-"""Runs simulations by the thousand and keeps the results.
+"""Runs thousands of simulations and keeps the results.
 
     python -m tests.sim.campaign 0 100000
     python -m tests.sim.campaign --docs
 
-Each thousand is one line of ``runs.jsonl``: the commit, a hash of the core and the simulation, the
-seeds, and the result. A thousand that was run with the same core is not run again. ``--docs``
-writes the tables of ``docs/simulation.md``. ``tests.sim.brokers.campaign`` does the same for
-brokers.
+Every 250 schedules are one line of ``runs.jsonl``: the commit, a hash of the core and the
+simulation, the seeds, and the result. Seeds that were run with the same core are not run again.
+``--docs`` writes the tables of ``docs/simulation.md``. ``tests.sim.brokers.campaign`` does the same
+for brokers.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from tests.sim.kills import Kills
 from tests.sim.schedule import Failed, Tally
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
-_CHUNK: Final = 1000
-_BEHIND_HEALING: Final = "from healing to a commit, p99 of each thousand, s"
+#: Schedules of one line of the results.
+_CHUNK: Final = 250
+_BEHIND_HEALING: Final = "from healing to a commit, p99 of each line of results, s"
 
 
 class Campaign:

@@ -1,4 +1,4 @@
-"""Runs schedules of brokers by the thousand and keeps the results in ``runs.jsonl``: ``python -m
+"""Runs schedules of brokers and keeps the results in ``runs.jsonl``: ``python -m
 tests.sim.brokers.campaign 0 5000``. With ``--docs`` it writes the tables of
 ``docs/broker-simulation.md``.
 """
@@ -18,7 +18,7 @@ BROKERS: Final = Campaign(
     Path(__file__).with_name("runs.jsonl"),
     "docs/broker-simulation.md",
     ("mutants of brokers", "runs of brokers"),
-    ("batches acknowledged", "from healing to all in sync, p99 of each thousand, s"),
+    ("batches acknowledged", "from healing to all in sync, p99 of each line of results, s"),
 )
 
 if __name__ == "__main__":
