@@ -3,8 +3,8 @@
 The log is a voter's, or an observer's copy of another quorum's. :meth:`QuorumLog.perform` runs in a
 thread, everything else on the event loop. Clients see only records that are committed and on disk;
 peers get what is on disk, committed or not. A voter whose files cannot be read back stops, because
-other nodes rely on them. An observer (``store.observes``) keeps serving the records that it served
-before, and reports the damage.
+other nodes rely on them. An observer keeps serving the records that it served before, and reports
+the damage (``gateway.sources.quorum_log_policies``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from gateway.log.files.disk import free_bytes
 from gateway.log.files.errors import LogError, SnapshotNotNewer
 from gateway.log.files.problem import Problem
-from gateway.log.metadata.observer_store import ObserverStore
 from gateway.log.reading.own_log import OwnLog
 from gateway.log.reading.recent_batches import RecentBatches
 from gateway.ports.services import Isolation, State
@@ -40,11 +39,13 @@ from gateway.quorum.voter_set import VoterSet
 from gateway.sources import log_reader
 from gateway.sources.committed_view import up_to_high_watermark
 from gateway.sources.log_partition import LogPartition
+from gateway.sources.quorum_log_policies import BatchesRefused, LogUnreadable, policy_of
 from gateway.sources.snapshot_locks import LockedSnapshotWriter, SnapshotBusy, SnapshotLocks
 from kwire.errors import DecodeError
 from kwire.metadata_log.open_file import OpenFile
 
 if TYPE_CHECKING:
+    from gateway.log.metadata.observer_store import ObserverStore
     from gateway.log.metadata.raft_store import RaftStore
     from gateway.ports.services import Read
     from kwire.metadata_log.snapshot_id import SnapshotId
@@ -52,14 +53,6 @@ if TYPE_CHECKING:
 
 #: Interval at which a log that is written compares its files with what it wrote, ns.
 _CHECK_INTERVAL_NS: Final = 1_000_000_000
-
-
-class LogUnreadable(LogError):
-    """Committed records cannot be read back from the files."""
-
-
-class BatchesRefused(LogError):
-    """The leader's bytes are no batches that the log can hold. The log is unchanged."""
 
 
 class QuorumLog(LogPartition):
@@ -75,14 +68,10 @@ class QuorumLog(LogPartition):
         """Open the log for readers. Raises LogUnreadable if it cannot be read."""
         super().__init__(cluster_id=store.cluster_id, log_dir=str(store.directory.parent))
         self.store = store
+        self._policy = policy_of(store)
         self.leader_alive = False
         self.caught_up = False
         self.epoch = 0  #: of the newest leader known
-        #: The newest epoch that an observer has on disk: clients see it only then, so that the
-        #: epoch that they see does not decrease after a crash.
-        self._durable_epoch = self._visible_epoch = (
-            store.election.epoch if isinstance(store, ObserverStore) else 0
-        )
         self.leader_id = -1
         self.committed = store.high_watermark  #: one past what is committed, and durable here
         self._knows_end = self.committed > 0
@@ -100,13 +89,7 @@ class QuorumLog(LogPartition):
         except OSError as error:
             why = _problem(error, self.log_dir)
         if why is not None:
-            advice = (
-                "restore it from a copy, or remove the whole data directory: "
-                "it is fetched anew from the quorum"
-                if store.observes
-                else f"restore {store.directory} from a copy of this node"
-            )
-            raise LogUnreadable(f"{why}; {advice}")
+            raise LogUnreadable(f"{why}; {self._policy.advice}")
         self.publish()
 
     # --- effects of the core (in a thread)
@@ -132,8 +115,7 @@ class QuorumLog(LogPartition):
             raise
         self._refresh()
         self._check_files()
-        if self._damage is not None and not self.store.observes:
-            raise LogUnreadable(str(self._damage))
+        self._policy.check_damage(self._damage)
         return outcome
 
     def _perform(
@@ -154,18 +136,13 @@ class QuorumLog(LogPartition):
                     state.voted_directory_id,
                     kraft_version=kraft_version,
                 )
-                self._durable_epoch = state.epoch
+                self._policy.persisted(state.epoch)
             case Truncate(_, offset):
                 self.recent.truncate_to(offset)
                 self.store.truncate_to(offset)
                 # Before other records take these offsets.
                 self._refresh()
-                if self.store.observes and self.store.end_offset != offset:
-                    # In a correct quorum no epoch of the leader ends inside a batch of the same
-                    # epoch on a follower. The core must start again from the disk.
-                    raise BatchesRefused(
-                        f"offset {offset} lies inside a batch of {self.store.directory}"
-                    )
+                self._policy.check_cut(offset)
             case BeginSnapshot(snapshot_id):
                 self._abandon()
                 self._writer = LockedSnapshotWriter(
@@ -179,10 +156,7 @@ class QuorumLog(LogPartition):
             case AbandonSnapshot():
                 self._abandon()
             case LearnClusterId(_, cluster_id):
-                assert isinstance(self.store, ObserverStore), (
-                    "a voter's directory is formatted for a cluster"
-                )
-                self.store.learn_cluster_id(cluster_id)
+                self._policy.learn_cluster_id(cluster_id)
                 self.cluster_id = cluster_id
 
     def _append(self, base_offset: int, data: bytes | memoryview) -> None:
@@ -222,10 +196,9 @@ class QuorumLog(LogPartition):
             self._writer = None
             self.recent.clear()
             voters, kraft_version = self.store.truncate_to_snapshot(snapshot_id)
-            if self.store.observes:
-                self.committed = self._stored_high_watermark = max(
-                    self.committed, snapshot_id.end_offset
-                )
+            proven = self._policy.committed_by_snapshot(snapshot_id.end_offset)
+            if proven > self.committed:
+                self.committed = self._stored_high_watermark = proven
             return Installed(
                 snapshot_id,
                 VoterSet.of_record(voters) if voters is not None else None,
@@ -256,8 +229,7 @@ class QuorumLog(LogPartition):
         """
         if self._unreachable is not None:
             # Readers have an older view than the files.
-            if not self.store.observes:
-                self._damage = self._unreachable
+            self._damage = self._policy.damage_of(self._unreachable) or self._damage
         elif (now := time.monotonic_ns()) >= self._check_at or self._damage is not None:
             self._check_at = now + _CHECK_INTERVAL_NS
             try:
@@ -267,10 +239,8 @@ class QuorumLog(LogPartition):
 
     def _fault(self) -> Problem | None:
         """Return how the files differ from what was written. Raises OSError."""
-        # An observer promises no records beyond its high watermark to any node.
-        needed = self.committed if self.store.observes else self.store.end_offset
         suspects = tuple(self._suspects)
-        problem = self._reader.fault(needed, suspects)
+        problem = self._reader.fault(self._policy.needed_end(self.committed), suspects)
         if problem is None:
             self._suspects.difference_update(suspects)
         return problem
@@ -323,8 +293,9 @@ class QuorumLog(LogPartition):
     def lead(self, epoch: int, leader_id: int) -> None:
         """Set the newest known epoch and its leader (-1: none)."""
         self.epoch, self.leader_id = epoch, leader_id
-        if not self.store.observes:
-            self.leader_alive = leader_id >= 0
+        is_led = self._policy.is_led_by(leader_id)
+        if is_led is not None:
+            self.leader_alive = is_led
             self.serve(self.served, notify=True)
 
     @property
@@ -342,11 +313,7 @@ class QuorumLog(LogPartition):
         except OSError as error:
             self._damage = _problem(error, self.log_dir)
             return
-        old, epoch_moved = (
-            self.served,
-            self.store.observes and self._visible_epoch != self._durable_epoch,
-        )
-        self._visible_epoch = self._durable_epoch
+        old, epoch_moved = self.served, self._policy.show_epoch()
         if visible.end_offset >= old.end_offset:
             moved = (visible.start_offset, visible.end_offset) != (old.start_offset, old.end_offset)
             self.serve(visible, notify=moved or epoch_moved)
@@ -356,14 +323,10 @@ class QuorumLog(LogPartition):
         """LOADING until the end of the log is known: stored before the restart, or reached once at
         the leader.
         """
+        was_reached = self._knows_end or self.caught_up
         if self._damage is not None:
-            return (
-                State.BROKEN
-                if self._knows_end or self.caught_up or not self.store.observes
-                else State.LOADING
-            )
-        known = self._knows_end or self.caught_up if self.store.observes else self.committed > 0
-        if not known:
+            return self._policy.state_of_damage(was_reached=was_reached)
+        if not self._policy.knows_end(was_reached=was_reached, committed=self.committed):
             return State.LOADING
         return State.READY if self.leader_alive else State.STALE
 
@@ -376,7 +339,7 @@ class QuorumLog(LogPartition):
     @property
     def leader_epoch(self) -> int:
         """The quorum's epoch, also before its first record is committed. It never decreases."""
-        return max(self._visible_epoch if self.store.observes else self.epoch, self.served.epoch)
+        return max(self._policy.shown_epoch(self.epoch), self.served.epoch)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """As in Kafka; an epoch that has committed nothing yet ends at the log's end."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from gateway.log.files.disk import doing
 from gateway.log.files.errors import LogError
@@ -42,8 +42,6 @@ class ObserverStore:
     raises DiskFailed, after which it may be tried again, or another LogError, after which the store
     must be opened again.
     """
-
-    observes: ClassVar[bool] = True
 
     def __init__(self, log: LocalLog, *, node_id: int) -> None:
         """``node_id`` is written to meta.properties, because Kafka's tools need the key."""

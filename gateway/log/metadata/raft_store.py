@@ -16,7 +16,6 @@ import contextlib
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from gateway.base.leader_epochs import OUT_OF_REACH
 from gateway.log.files import meta_properties, quorum_state
@@ -51,8 +50,6 @@ class RaftStore:
     ``truncate_to_snapshot`` refuse leave the store unchanged. ``problems`` has one sentence for
     each thing that ``open`` found and repaired.
     """
-
-    observes: ClassVar[bool] = False
 
     def __init__(
         self, log: LocalLog, point: RecoveryPointFile, static_voters: Sequence[int]

@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.log.files.errors import DiskFailed, LogError, LogFailed, SyncFailed
 from gateway.ports.services import SourceStopped
-from gateway.sources.quorum_log import BatchesRefused
+from gateway.sources.quorum_log_policies import BatchesRefused
 
 #: Advice for the operator where a restart, which reads the disk again, can help.
 RESTART: Final = "restart the process: it checks the disk when it starts"

@@ -3,9 +3,8 @@ performs its effects in order.
 
 One task steps the core; one thread at a time writes. Effects that gather while the disk is busy are
 written and synced together, and messages wait until the effects that they depend on are durable
-(``raft_write_queue``). A failure of a voter's disk or core ends the process: other nodes rely on
-what it has acknowledged, and what it holds is unknown. No node relies on an observer, so its driver
-makes a new core from the state on disk (``restart``).
+(``raft_write_queue``). ``driver_policies`` decides what a failure means for a
+voter and for an observer.
 
 The rules are in ``gateway.quorum``, the files in ``gateway.sources.quorum_log``. Kafka's
 counterpart is ``KafkaRaftClientDriver``.
@@ -13,7 +12,7 @@ counterpart is ``KafkaRaftClientDriver``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -46,14 +45,12 @@ from gateway.quorum.events import (
     ShutDown,
 )
 from gateway.server.logging.logs import ERROR_MAX, escape
+from gateway.server.quorum.driver_policies import Driven, DriverPolicy, ObserverPolicy, VoterPolicy
 from gateway.server.quorum.leadership import Leadership, notify
-from gateway.server.quorum.log_failures import RESTART, may_pass, stopped_by
-from gateway.server.quorum.observer_watch import check_leader
 from gateway.server.quorum.raft_driver_metrics import RaftDriverMetrics
 from gateway.server.quorum.raft_event_queue import RaftEventQueue
 from gateway.server.quorum.raft_messages import RaftMessages
 from gateway.server.quorum.raft_write_queue import WriteQueue
-from gateway.sources.quorum_log import BatchesRefused
 from kwire.messages.describe_quorum_request import DescribeQuorumRequest
 
 if TYPE_CHECKING:
@@ -66,17 +63,9 @@ if TYPE_CHECKING:
     from gateway.sources.quorum_log import QuorumLog
     from kwire.message import Message
 
-#: Interval at which a voter stores its high watermark, s. A restarted node serves records up to the
-#: stored one before it has found a leader.
-_REMEMBER_S: Final = 1.0
-#: Interval at which an observer checks whether its leader still answers, s.
-_CHECK_S: Final = 0.25
-#: Delay before an observer makes a new core after a failure of the disk, or a bug, s.
-_RESTART_DELAY_S: Final = 1.0
-
 
 class _CoreFailed(Exception):
-    """The core of an observer raised: its state may be half changed."""
+    """The core raised, and another one has to be made."""
 
 
 class RaftDriver:
@@ -92,9 +81,7 @@ class RaftDriver:
         reports: Reports,
         restart: Callable[[float, int], Raft] | None = None,
     ) -> None:
-        """``restart`` makes a new core of an observer from the state on disk, in a thread, given
-        the times of the event loop, s, and the wall clock, ms. Raises LogError. None for a voter.
-        """
+        """``restart``: as of ``ObserverPolicy``; None for a voter."""
         self.raft = raft
         self.disk = trio.Lock()  #: held by a task whose thread changes the log
         self.leadership: Leadership | None = None
@@ -103,9 +90,14 @@ class RaftDriver:
         self._reports = reports
         self._events = RaftEventQueue()
         self._writes = WriteQueue()
-        self._messages = RaftMessages(log, settings, self.measures, self._events)
-        self._restart = restart
         self._caught_up = trio.Event()
+        driven = Driven(log, self.measures, reports, self.disk, self._caught_up)
+        self.policy: DriverPolicy = (
+            VoterPolicy(driven) if restart is None else ObserverPolicy(driven, restart)
+        )
+        self._messages = RaftMessages(
+            log, settings, self.measures, self._events, self.policy.read_failed
+        )
         self._over = trio.Event()
 
     # --- for other parts of the server
@@ -183,18 +175,18 @@ class RaftDriver:
         try:
             while True:
                 await self._run_core()
-                await self._new_core()  # reached by observers only: a voter raises
+                await self._new_core()
         finally:
             self._over.set()  # releases shut_down: leadership cannot be handed over any more
             with trio.CancelScope(shield=True):
                 await self._messages.close()
 
     async def _run_core(self) -> None:
-        """Run one core from its start. Returns when an observer needs a new one."""
+        """Run one core from its start. Returns when another one has to be made."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._write)
-            nursery.start_soon(self._watch if self._restart is not None else self._remember)
+            nursery.start_soon(self.policy.tend, self.raft)
             try:
                 self._perform(self._call_core(self.raft.start))
                 while True:
@@ -205,82 +197,35 @@ class RaftDriver:
                 self._drop_core()
 
     def _drop_core(self) -> None:
-        """Give up an observer's core, with its requests in flight."""
+        """Give up the core, with its requests in flight."""
         self._nursery.cancel_scope.cancel()
 
     async def _new_core(self) -> None:
-        """Make a new core of an observer, as soon as the disk can be read. Raises SourceStopped."""
-        assert self._restart is not None, "a voter does not start again in the same process"
+        """Make a new core, as soon as the disk can be read. Raises SourceStopped."""
         self.measures.fetched_before += self.raft.measures.fetched_records
         while True:
             self._events.clear()
             self._writes.clear()
             self.measures.snapshot = None
-            await trio.sleep(_RESTART_DELAY_S)
             try:
-                async with self.disk:
-                    self.raft = await trio.to_thread.run_sync(
-                        self._restart, trio.current_time(), wall_ms()
-                    )
-                    self._log.publish()
+                self.raft = await self.policy.new_core()
                 return
             except LogError as error:
-                self._log_failed(error)
-
-    def _log_failed(self, error: LogError) -> None:
-        """Report a failure of an observer's disk that may pass, such as a full disk; raise
-        SourceStopped for any other.
-        """
-        if self._restart is None:
-            raise SourceStopped(f"{error}; {RESTART}") from None
-        if not may_pass(error):
-            raise stopped_by(error) from None
-        refused = isinstance(error, BatchesRefused)
-        self.measures.request_errors["refused" if refused else "disk"] += 1
-        self.measures.disk_problem = str(error)
-        self._reports.report("log not written", error=escape(str(error), limit=ERROR_MAX))
-
-    async def _watch(self) -> None:
-        """Check by time whether the leader of an observer still answers, for ever: without it no
-        event would say so.
-        """
-        while True:
-            await trio.sleep(_CHECK_S)
-            self._check_leader()
-
-    def _check_leader(self) -> None:
-        """Update what clients and metrics learn of an observer's leader."""
-        if check_leader(self.raft, self._log, self.measures):
-            self._caught_up.set()
+                self.policy.log_failed(error)
 
     def _step(self, event: Event) -> None:
-        if self._restart is None:
-            self._perform(self._call_core(self.raft.step, event))
-            return
-        measures = self.raft.measures
-        before = measures.protocol_violations
         self._perform(self._call_core(self.raft.step, event))
-        if measures.protocol_violations > before:
-            self.measures.request_errors["unusable"] += measures.protocol_violations - before
-        self._check_leader()
+        self.policy.stepped(self.raft)
 
     def _call_core(self, method: Callable[..., list[Effect]], *event: Event) -> list[Effect]:
-        """Call the core, and return its effects.
-
-        An exception is a bug, after which the core's state may be half changed. A voter stops then,
-        because others can lead; an observer starts a new core.
-        """
+        """Call the core, and return its effects. Raises SourceStopped or _CoreFailed for a bug."""
         try:
             return method(*event, trio.current_time(), wall_ms())
         except Exception as error:
             happened = "its start" if not event else type(event[0]).__name__
             self._reports.bug("quorum core failed", error, at=happened)
-            if self._restart is not None:
-                self.measures.problem = f"a bug of this server: {error!r}"
-                raise _CoreFailed(self.measures.problem) from error
-            raise SourceStopped(
-                f"a bug of this server, at {happened}: {error!r}; {RESTART}"
-            ) from error
+            self.policy.core_failed(error, happened)
+            raise _CoreFailed from error
 
     # --- effects
 
@@ -292,7 +237,7 @@ class RaftDriver:
                 self.measures.disk_effect(effect, is_leader=is_leader)
                 continue
             match effect:
-                case Advance() if self._restart is not None:
+                case Advance() if self.policy.stores_commits:
                     # An observer's log shows records as committed once it has stored the high
                     # watermark, so that clients never see it go back after a crash.
                     self._writes.add(effect)
@@ -339,28 +284,22 @@ class RaftDriver:
     # --- disk
 
     async def _write(self) -> None:
-        """Perform queued disk effects, sync once, and report ``Durable`` to the core; for ever.
-
-        A failed disk ends a voter. It must not acknowledge anything more, and a retry proves
-        nothing: after a failed fsync the kernel may have dropped the data and reported success
-        for the next one.
+        """Perform queued disk effects, sync once, and report ``Durable`` to the core; until the
+        core is given up.
         """
         while True:
             effects = await self._writes.take()
             try:
                 outcome = await self._write_batch(effects)
             except LogError as error:
-                self._log_failed(error)
+                self.policy.log_failed(error)
                 self._drop_core()
                 return
             except Exception as error:  # a bug: as after a failure, the state on disk is unknown
                 self._reports.bug("log write failed", error)
-                if self._restart is not None:
-                    self._drop_core()
-                    return
-                raise SourceStopped(
-                    f"a bug of this server, at the log: {error!r}; {RESTART}"
-                ) from error
+                self.policy.log_bug(error)
+                self._drop_core()
+                return
             self._writes.written(effects)
             for event in outcome:
                 self.submit(event)
@@ -378,24 +317,6 @@ class RaftDriver:
             try:
                 outcome = await trio.to_thread.run_sync(self._log.perform, effects)
             finally:
-                if self._restart is not None:
-                    self._log.publish()
-        if self._restart is not None:
-            self.measures.disk_problem = None
-            self._check_leader()
+                self.policy.tried()
+        self.policy.written(self.raft)
         return outcome
-
-    async def _remember(self) -> None:
-        """Store a voter's high watermark from time to time, for ever.
-
-        It is no part of the raft state and may be stale: it only lets a restarted node serve
-        committed records before it has found a leader.
-        """
-        while True:
-            await trio.sleep(_REMEMBER_S)
-            if self._log.high_watermark_dirty:
-                try:
-                    async with self.disk:
-                        await trio.to_thread.run_sync(self._log.write_high_watermark)
-                except LogError as error:
-                    raise SourceStopped(f"{error}; {RESTART}") from None

@@ -10,7 +10,6 @@ import itertools
 from typing import TYPE_CHECKING
 
 from gateway.log.files.errors import LogError
-from gateway.ports.services import SourceStopped
 from gateway.quorum.effects import Reply, Send
 from gateway.quorum.events import Answered, Cancelled, Failed
 from gateway.server.node_client.errors import UpstreamError
@@ -40,11 +39,14 @@ class RaftMessages:
         settings: ConnectionSettings,
         measures: RaftDriverMetrics,
         events: RaftEventQueue,
+        read_failed: Callable[[Exception], None],
     ) -> None:
+        """``read_failed`` raises SourceStopped, or returns if the peer is to be refused."""
         self._log = log
         self._links = RaftLinks(settings)
         self._measures = measures
         self._events = events
+        self._read_failed = read_failed
         self._numbers = itertools.count(1)
         self._callbacks: dict[int, Callable[[Message], None]] = {}
 
@@ -75,9 +77,7 @@ class RaftMessages:
             try:
                 fill(message, self._log)
             except (OSError, LogError) as error:
-                # No node relies on an observer: those that follow it ask another one.
-                if not self._log.store.observes:
-                    raise SourceStopped(f"the log cannot be read: {error}") from None
+                self._read_failed(error)
                 refuse(message)
         on_response(message.message)
 

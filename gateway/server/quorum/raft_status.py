@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import trio
-
 from gateway.server.quorum.quorum_status import QuorumStatus
 
 if TYPE_CHECKING:
@@ -20,18 +18,8 @@ def quorum_status(
     log: QuorumLog, driver: RaftDriver, leader_address: Address | None, lacks: str | None
 ) -> QuorumStatus:
     """The status now. Everything is read from memory. ``lacks``: what the image lacks."""
-    raft, measures, observes = driver.raft, driver.measures, log.store.observes
-    if observes:
-        last_answer_at, last_caught_up_at = measures.last_answer_at, measures.last_caught_up_at
-        problem = measures.disk_problem or measures.problem
-    else:
-        # A voter without a leader commits nothing, and one with a leader is told of every commit.
-        has_leader = raft.leader_id >= 0
-        last_answer_at = trio.current_time() if has_leader else measures.led_until
-        last_caught_up_at = last_answer_at
-        problem = None if has_leader else measures.problem
-        if lacks is not None and not has_leader:
-            problem = f"This node must not lead: {lacks}."
+    raft, measures = driver.raft, driver.measures
+    progress = driver.policy.progress(raft, lacks)
     return QuorumStatus(
         role=_role(raft),
         epoch=raft.epoch,
@@ -39,17 +27,17 @@ def quorum_status(
         leader_address=None if leader_address is None else str(leader_address),
         relays=raft.relays,
         voted_id=raft.voted_id,
-        voters=sorted(raft.reported_voters if observes else raft.voters.nodes),
-        measures=None if observes else raft.measures,
-        leader_high_watermark=raft.leader_high_watermark if observes else raft.high_watermark,
+        voters=progress.voters,
+        measures=None if driver.policy.observes else raft.measures,
+        leader_high_watermark=progress.leader_high_watermark,
         high_watermark=log.committed,
         log_end_offset=log.store.end_offset,
         log_end_epoch=raft.log.last_epoch,
-        last_answer_at=last_answer_at,
-        last_caught_up_at=last_caught_up_at,
-        observes=observes,
+        last_answer_at=progress.last_answer_at,
+        last_caught_up_at=progress.last_caught_up_at,
+        observes=driver.policy.observes,
         complete_since=measures.complete_since,
-        problem=problem,
+        problem=progress.problem,
         fetches=measures.fetches,
         fetched_records=measures.fetched_before + raft.measures.fetched_records,
         fetched_bytes=measures.fetched_bytes,

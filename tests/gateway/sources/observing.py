@@ -12,7 +12,8 @@ from gateway.log.metadata.observer_store import ObserverStore
 from gateway.quorum import effects as fx
 from gateway.quorum.effects import BeginSnapshot, SnapshotChunk
 from gateway.quorum.events import NotInstalled
-from gateway.sources.quorum_log import BatchesRefused, QuorumLog
+from gateway.sources.quorum_log import QuorumLog
+from gateway.sources.quorum_log_policies import BatchesRefused
 from gateway.sources.snapshot_locks import SnapshotBusy
 from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.faulty_disk import FaultyDisk

@@ -31,7 +31,7 @@ from gateway.quorum.events import (
     ShutDown,
     Tick,
 )
-from gateway.server.quorum import raft_driver
+from gateway.server.quorum import driver_policies
 from tests.gateway.server.harness import run
 from tests.gateway.server.scripted_raft import SNAPSHOT, Driven, append, driving, heartbeat, settled
 from tests.gateway.server.upstream_peer import listening, polite
@@ -274,7 +274,7 @@ def test_high_watermark_is_stored_periodically() -> None:
 def test_failure_to_store_the_high_watermark_stops_the_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(raft_driver, "_REMEMBER_S", 0.01)
+    monkeypatch.setattr(driver_policies, "_REMEMBER_S", 0.01)
 
     async def main() -> None:
         async with driving() as driven:

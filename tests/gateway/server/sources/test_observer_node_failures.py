@@ -14,7 +14,7 @@ from gateway.log.files.errors import DiskFailed
 from gateway.log.metadata.local_log import LocalLog
 from gateway.ports.services import SourceStopped, State
 from gateway.quorum.raft import Raft
-from gateway.server.quorum import observer_watch, raft_driver
+from gateway.server.quorum import driver_policies, observer_watch
 from gateway.server.sources import observer_node as observed_quorum
 from tests.gateway.log.faulty_disk import FaultyDisk
 from tests.gateway.quorum.observer.model import CLUSTER_ID
@@ -41,7 +41,7 @@ def data_dir(tmp_path: Path) -> Path:
 def test_full_disk_pauses_following_until_there_is_space(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
+    monkeypatch.setattr(driver_policies, "_RESTART_DELAY_S", 0.05)
     disk = faulty(monkeypatch)
 
     async def main() -> None:
@@ -68,7 +68,7 @@ def test_full_disk_pauses_following_until_there_is_space(
 def test_cluster_id_that_could_not_be_written_is_written_later(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
+    monkeypatch.setattr(driver_policies, "_RESTART_DELAY_S", 0.05)
     disk = faulty(monkeypatch)
     disk.failing, disk.failing_name = "write", "meta.properties.tmp"
 
@@ -86,7 +86,7 @@ def test_cluster_id_that_could_not_be_written_is_written_later(
 def test_lost_quorum_is_noticed_while_the_disk_is_full(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
+    monkeypatch.setattr(driver_policies, "_RESTART_DELAY_S", 0.05)
     monkeypatch.setattr(observer_watch, "LOST_AFTER_S", 0.5)
     disk = faulty(monkeypatch)
 
@@ -162,7 +162,7 @@ def test_failed_sync_before_ready_is_no_configuration_error(
 def test_exception_in_the_core_restarts_it_and_not_the_server(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raft_driver, "_RESTART_DELAY_S", 0.05)
+    monkeypatch.setattr(driver_policies, "_RESTART_DELAY_S", 0.05)
 
     async def main() -> None:
         async with loopback_quorum() as quorum:
