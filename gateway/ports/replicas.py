@@ -143,6 +143,17 @@ class Replicas(Protocol):
         """Count a batch that was refused with ``error`` before it was given to the partition."""
         ...
 
+    @property
+    def are_throttled(self) -> bool:
+        """Whether there is a quota for what leaders send to followers."""
+        ...
+
+    def holds_back(self, partition: Partition, follower: int) -> bool:
+        """Whether the follower, which is not in sync, gets no records of the partition now, because
+        the quota is exceeded (``ReplicaManager.shouldLeaderThrottle``).
+        """
+        ...
+
     def count_fetch(self, partition: Partition, size: int, *, of_follower: bool) -> None:
         """Count a partition in a response to Fetch, with the bytes of its records."""
         ...

@@ -60,6 +60,14 @@ class Samples:
         total = self._total(now_ms)
         return total * _MS / self.measured_ms(now_ms)
 
+    def simple_rate(self, now_ms: int) -> float:
+        """The values per second since the oldest sample, over one window at least
+        (``SimpleRate``): a first burst counts in full.
+        """
+        total = self._total(now_ms)
+        began_ms = min((sample.began_ms for sample in self._samples), default=now_ms)
+        return total * _MS / max(now_ms - began_ms, self._settings.window_ms)
+
     def mean(self, now_ms: int) -> float | None:
         """The mean of the values; None if there are none."""
         total = self._total(now_ms)

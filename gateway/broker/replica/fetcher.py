@@ -30,7 +30,7 @@ from kwire.messages.fetch_request import FetchRequest, FetchTopic, ForgottenTopi
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kwire.messages.fetch_response import FetchResponse, PartitionData
     from kwire.uuid import Uuid
@@ -284,6 +284,13 @@ class Fetcher:
         self._leave(one, Status.WAITING)
         due = now + self._settings.backoff_s
         heapq.heappush(self._waiting, (due, next(self._count), one))
+
+    def hold_back(self, now: float, is_throttled: Callable[[Followed], bool]) -> None:
+        """Leave the partitions out for a while that are throttled, and not in sync."""
+        for one in self.partitions:
+            is_in_sync = one.leaders_end >= 0 and not one.lag
+            if one.status is Status.READY and not is_in_sync and is_throttled(one):
+                self.back_off(one, now)
 
     def _leave(self, one: Followed, status: Status) -> None:
         one.status = status

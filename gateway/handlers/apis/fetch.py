@@ -169,6 +169,7 @@ class _Fetch:
         "_context",
         "_epoch",
         "_has_records",
+        "_held_back",
         "_isolation",
         "_may_replicate",
         "_overflows",
@@ -201,6 +202,13 @@ class _Fetch:
         self._rack = None if self.is_of_follower else rack_of(request.rack_id, context)
         self._may_replicate = self.is_of_follower and may_on_cluster(
             context, Operation.CLUSTER_ACTION
+        )
+        replicas = context.gateway.replicas
+        #: Tells of the partitions that are throttled; None while there is no quota.
+        self._held_back = (
+            replicas.holds_back
+            if self.is_of_follower and replicas is not None and replicas.are_throttled
+            else None
         )
         if context.quota is not None:
             # Brokers are throttled by other quotas (KIP-73).
@@ -529,7 +537,10 @@ class _Fetch:
             return enough
         # More than the limit of the partition is never sent, so a wait for more would never end.
         most = max(1, min(enough, wanted.max_bytes))
+        is_held = self._held_back is not None and self._held_back(log, self._replica[0])
         try:
+            if is_held:
+                return enough if diverging(log, wanted) is not None else 0
             found = log.bytes_available(wanted.fetch_offset, most, self._isolation)
             if found >= most or diverging(log, wanted) is not None:
                 return enough
@@ -574,7 +585,7 @@ class _Fetch:
             data.aborted_transactions = None
         elif apart is not None:
             data.diverging_epoch = EpochEndOffset(epoch=apart[0], end_offset=apart[1])
-        else:
+        elif self._held_back is None or not self._held_back(log, self._replica[0]):
             most = max(0, min(wanted.max_bytes, self._bytes_left))
             aborted: list[AbortedTransaction] = []
             if self._isolation is Isolation.TXN_COMMITTED:

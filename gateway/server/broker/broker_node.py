@@ -30,6 +30,7 @@ from gateway.server.broker.replica_fetcher import FetcherContext, FetchingSettin
 from gateway.server.broker.replica_fetcher_manager import ReplicaFetcherManager
 from gateway.server.broker.replica_manager import ReplicaManager
 from gateway.server.broker.replica_tasks import ReplicaTasks
+from gateway.server.broker.replication_throttle import ReplicationThrottle
 from gateway.server.broker.transaction_driver import OtherBrokers, TransactionDriver
 from gateway.server.broker.transaction_marker_channel_manager import MarkerRequests
 from gateway.server.quorum.own_requests import OwnRequests
@@ -100,6 +101,7 @@ class BrokerNode:
         self._disk, self._reports = Disk(fsync=settings.fsync), reports
         registration.previous_broker_epoch = take_clean_shutdowns(directories, self._disk)
         self.lifecycle = BrokerLifecycle(registration)
+        self._throttled_as_follower = self._throttle("follower", loader)
         requests = OwnRequests(controllers, THIS_NODE, _RESPONSE_S)
         self.isrs = AlterPartitionManager(self.lifecycle, requests, reports)
         self._assignments = AssignmentsManager(self.lifecycle, requests, loader, reports)
@@ -115,6 +117,7 @@ class BrokerNode:
             propose=self.isrs.submit,
             assign=self._assignments.assign,
             directory_failed=lambda one: self._manager.directory_failed(one.id),
+            throttle=self._throttle("leader", loader),
         )
         self._replica_tasks = ReplicaTasks(
             self.replicas, reports, settings.retention_check_s, settings.replica_lag_s
@@ -161,9 +164,20 @@ class BrokerNode:
         internal = {topic.settings.name: topic.create for topic in self._topics}
         return AutoTopicCreationManager(controllers, new_topics, internal)
 
+    def _throttle(self, side: str, loader: MetadataLoader) -> ReplicationThrottle:
+        throttle = ReplicationThrottle(side, self._node_id)
+        loader.subscribe(throttle.on_update)
+        return throttle
+
     def _fetchers(self, settings: FetchingSettings) -> ReplicaFetcherManager:
         return ReplicaFetcherManager(
-            FetcherContext(self._node_id, lambda: self.lifecycle.epoch, settings, self._reports)
+            FetcherContext(
+                self._node_id,
+                lambda: self.lifecycle.epoch,
+                settings,
+                self._reports,
+                self._throttled_as_follower,
+            )
         )
 
     def _other_brokers(self, settings: InterBrokerSettings, loader: MetadataLoader) -> OtherBrokers:

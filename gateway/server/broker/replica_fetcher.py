@@ -14,7 +14,7 @@ import trio
 from gateway.base.error_text import error_with_code
 from gateway.base.sizes import MIB
 from gateway.broker.replica.fetcher import Fetcher, FetcherSettings
-from gateway.broker.replica.followed import CutTo, Followed, Locate, StartAt, Step, Truncate
+from gateway.broker.replica.followed import Append, CutTo, Followed, Locate, StartAt, Step, Truncate
 from gateway.server.broker.broker_connection import BrokerConnection, InterBrokerSettings
 from gateway.server.node_client.errors import UpstreamError
 from gateway.sources.follower_appends import Change, NotReplicated, Outcome
@@ -27,6 +27,7 @@ from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from gateway.base.address import Address
+    from gateway.server.broker.replication_throttle import ReplicationThrottle
     from gateway.server.logging.logs import Reports
     from gateway.sources.data_partition import DataPartition
     from kwire.message import Message
@@ -68,12 +69,15 @@ class FetchingSettings(NamedTuple):
 
 
 class FetcherContext(NamedTuple):
-    """The things that all fetchers of a broker use. ``broker_epoch`` returns that of this one."""
+    """The things that all fetchers of a broker use. ``broker_epoch`` returns that of this one;
+    ``throttle`` is its quota as a follower.
+    """
 
     broker_id: int
     broker_epoch: Callable[[], int]
     settings: FetchingSettings
     reports: Reports
+    throttle: ReplicationThrottle
 
 
 class ReplicaFetcher:
@@ -122,6 +126,7 @@ class ReplicaFetcher:
         """Fetch, for ever."""
         try:
             while True:
+                self._hold_back()
                 request = self.core.request(trio.current_time(), self._context.broker_epoch())
                 if request is not None:
                     await self._round(request)
@@ -134,6 +139,17 @@ class ReplicaFetcher:
         finally:
             with trio.CancelScope(shield=True):
                 await self._connection.close()
+
+    def _hold_back(self) -> None:
+        """Leave throttled partitions out of the next requests that are not in sync
+        (``AbstractFetcherThread.shouldFollowerThrottle``).
+        """
+        throttle = self._context.throttle
+        if throttle.is_limited and throttle.is_exceeded:
+            self.core.hold_back(
+                trio.current_time(),
+                lambda one: throttle.has(self._partitions[one.key].stored.topic, one.key[1]),
+            )
 
     async def _round(self, request: FetchRequest) -> None:
         try:
@@ -169,6 +185,9 @@ class ReplicaFetcher:
                 self.core.back_off(one, trio.current_time())
                 return
             step = located
+        if isinstance(step, Append):
+            size = len(step.records or b"")
+            self._context.throttle.record(partition.stored.topic, partition.index, size)
         partition.follower.take(step, partial(self._done, partition, step))
 
     def _done(self, partition: DataPartition, step: Step, outcome: Outcome) -> None:

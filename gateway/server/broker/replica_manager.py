@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gateway.ports.replicas import WritablePartition
     from gateway.ports.services import Partition
     from gateway.server.broker.replica_fetcher_manager import ReplicaFetcherManager
+    from gateway.server.broker.replication_throttle import ReplicationThrottle
     from gateway.server.logging.logs import Reports
     from kwire.cluster import Delta, Image
     from kwire.messages.broker_registration_request import BrokerRegistrationRequest
@@ -69,12 +70,14 @@ class ReplicaManager:
         propose: Callable[[DataPartition, Proposal], None],
         assign: Callable[[PartitionRecord, LogDirectory], None],
         directory_failed: Callable[[LogDirectory], None],
+        throttle: ReplicationThrottle,
     ) -> None:
         """An image that has the incarnation of ``registration``, which is this broker's, has
         everything that was committed before this start. ``lag_s``: ``replica.lag.time.max.ms``.
         ``queued_max_bytes``: of batches that wait for a slow disk. ``broker_epoch`` returns that of
         this broker. ``propose`` has the controller asked for a change of an ISR, ``assign`` told
         where a replica is; ``directory_failed`` hears of a directory that is offline from now on.
+        ``throttle``: the quota of leaders.
         """
         self._node_id = node_id = registration.broker_id
         self._broker = Broker(
@@ -89,6 +92,7 @@ class ReplicaManager:
         #: Where the logs are.
         self.logs = LogManager(directories, node_id, self._disk, self._report)
         self._assign, self._directory_failed = assign, directory_failed
+        self._throttle = throttle
         #: Partitions whose log may be in a directory that is offline from the start.
         self._lost: dict[Key, None] = {}
         self._backlog = AppendBacklog(queued_max_bytes)
@@ -261,9 +265,25 @@ class ReplicaManager:
             for counts in partition.counts:
                 counts.refused(error)
 
+    @property
+    def are_throttled(self) -> bool:
+        """See ``gateway.ports.replicas.Replicas``."""
+        return self._throttle.is_limited
+
+    def holds_back(self, partition: Partition, follower: int) -> bool:
+        """See ``gateway.ports.replicas.Replicas``."""
+        leader = partition.leader if isinstance(partition, DataPartition) else None
+        if leader is None or follower in leader.state.isr:
+            return False
+        assert isinstance(partition, DataPartition)
+        is_listed = self._throttle.has(partition.stored.topic, partition.index)
+        return is_listed and self._throttle.is_exceeded
+
     def count_fetch(self, partition: Partition, size: int, *, of_follower: bool) -> None:
         """See ``gateway.ports.replicas.Replicas``."""
         if isinstance(partition, DataPartition):
+            if of_follower:
+                self._throttle.record(partition.stored.topic, partition.index, size)
             for counts in partition.counts:
                 counts.fetched(size, of_follower=of_follower)
 

@@ -304,3 +304,18 @@ def test_request_without_an_answer_is_repeated_in_full_after_a_pause() -> None:
     again = request(made, 5.0 + BACKOFF_S)
     assert (again.session_id, again.session_epoch) == (7, 0)
     assert named(again) == {0: AT_10}
+
+
+def test_throttled_partition_is_left_out_for_a_while_unless_it_is_in_sync() -> None:
+    made, (first, second, third) = fetcher(0, 1, 2)
+    request(made)
+    made.answered(
+        answer(data(0, high_watermark=99), data(1, high_watermark=10), data(2, high_watermark=99)),
+        0.0,
+    )
+    for one in (first, second, third):
+        made.positioned(one, Position(0, 10, 3))
+    made.hold_back(0.0, lambda one: one is not third)
+    assert forgotten(request(made)) == [0], "the second has everything, the third is not throttled"
+    made.answered(answer(), 0.0)
+    assert named(request(made, BACKOFF_S)) == {0: AT_10}

@@ -29,6 +29,15 @@ class Replicas:
     def __init__(self, found: DataPartition) -> None:
         self.found = found
         self.fetched: list[tuple[int, bool]] = []
+        self.held_back: set[int] = set()  # followers that are throttled
+
+    @property
+    def are_throttled(self) -> bool:
+        return bool(self.held_back)
+
+    def holds_back(self, partition: DataPartition, follower: int) -> bool:
+        assert partition is self.found
+        return follower in self.held_back
 
     def count_fetch(self, partition: DataPartition, size: int, *, of_follower: bool) -> None:
         self.fetched.append((size, of_follower))
@@ -219,3 +228,38 @@ def test_end_of_the_log_is_told_to_replicas(tmp_path: Path) -> None:
     world = Led(tmp_path)
     world.append(b"a")
     assert world.log.visible_end(Isolation.LOG_END) == 1 and world.log.high_watermark == 0
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+def test_follower_that_is_throttled_gets_no_records_until_it_is_not(
+    tmp_path: Path, in_session: bool
+) -> None:
+    world = Led(tmp_path, isr=(1,))
+    world.append(b"a")
+    if in_session:
+        world.replicas.held_back = {PEER}
+        answer = world.fetch(0, session_epoch=0)
+        more = {"session_id": answer.session_id, "session_epoch": 1}
+    else:
+        more = {}
+    world.replicas.held_back = {PEER}
+    answer = world.fetch(None if in_session else 0, **more)
+    parts = [part for topic in answer.responses for part in topic.partitions]
+    assert [bytes(one.records) for one in parts] == ([] if in_session else [b""])
+    world.replicas.held_back = {PEER + 1}
+    if in_session:
+        more["session_epoch"] = 2
+    answer = world.fetch(None if in_session else 0, **more)
+    (part,) = [part for topic in answer.responses for part in topic.partitions]
+    assert part.error_code == 0 and len(part.records) > 0
+
+
+def test_throttled_follower_waits_and_hears_that_its_log_diverges(tmp_path: Path) -> None:
+    world = Led(tmp_path, isr=(1,))
+    world.append(b"a", b"b")
+    world.replicas.held_back = {PEER}
+    answer = world.fetch(1, max_wait_ms=1000)
+    assert isinstance(answer, PendingResponse), "there is nothing to send"
+    answer = world.fetch(2, max_wait_ms=1000, last_fetched_epoch=0)
+    (part,) = answer.responses[0].partitions
+    assert part.diverging_epoch.epoch >= 0

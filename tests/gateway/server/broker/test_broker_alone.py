@@ -39,7 +39,7 @@ class Broker:
         self.port = ready.bound_listeners[0].port
         broker = ready.services.source.broker
         assert broker is not None
-        self.lifecycle = broker.lifecycle
+        self.lifecycle, self.replicas = broker.lifecycle, broker.replicas
 
     @property
     def image(self) -> Any:

@@ -4,6 +4,7 @@ after a restart, and a directory whose disk fails takes its own partitions offli
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,18 @@ import pytest
 
 from gateway.config.config import ConfigError
 from gateway.log.files.clean_shutdown import FILE_NAME as CLEAN_SHUTDOWN
+from gateway.log.files.errors import DiskFailed
 from gateway.log.files.meta_properties import FILE_NAME as META_PROPERTIES
 from gateway.log.partition.data_directory import read_meta
 from gateway.server.broker.replica_manager import ReplicaManager
+from kwire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from kwire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kwire.protocol import ErrorCode
+from tests.gateway.server.broker.test_broker_alone import broker_of, controller_in
 from tests.gateway.server.broker.test_broker_node import (
     consume,
     in_loop,
@@ -220,3 +228,49 @@ async def test_broker_ends_when_its_last_log_directory_fails(tmp_path: Path) -> 
         fail(tmp_path / "x")
         await until_async(lambda: bool(node.stopped), "the broker has ended")
         assert "each of log.dirs is offline" in node.stopped[0]
+
+
+@in_loop
+async def test_controllers_elsewhere_are_told_and_move_the_leader_away(tmp_path: Path) -> None:
+    async with controller_in(tmp_path) as controller:
+        paths = tuple(tmp_path / name for name in ("m", "x"))
+        async with (
+            broker_of(controller, tmp_path / "m", log_dirs=paths) as first,
+            broker_of(controller, tmp_path / "second", node_id=12),
+        ):
+            topics = [
+                CreatableTopic(
+                    name=name,
+                    num_partitions=-1,
+                    replication_factor=-1,
+                    assignments=[
+                        CreatableReplicaAssignment(partition_index=0, broker_ids=[11, 12])
+                    ],
+                )
+                for name in "ab"
+            ]
+            answer = await first.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
+            assert [one.error_code for one in answer.topics] == [0, 0]
+
+            def records() -> list[Any]:
+                image = controller.quorum.image
+                return [image.partitions[image.topic_ids[name]][0] for name in "ab"]
+
+            ids = {directory_id(path) for path in paths}
+            await until_async(
+                lambda: {one.directories[0] for one in records()} == ids, "the controller is told"
+            )
+            await until_async(lambda: all(len(one.isr) == 2 for one in records()))
+            failed = directory_id(tmp_path / "x")
+            error = DiskFailed("write", "00.log", OSError(errno.EIO, "I/O error"), "")
+            first.replicas.disk_failed(first.replicas.logs.directories[1], error)
+            await until_async(
+                lambda: (
+                    sorted(
+                        (one.directories[0] == failed, one.leader, sorted(one.isr))
+                        for one in records()
+                    )
+                    == [(False, 11, [11, 12]), (True, 12, [12])]
+                ),
+                "the other broker leads what was in the directory",
+            )

@@ -20,6 +20,7 @@ from gateway.server.broker.replica_fetcher import (
     ReplicaFetcher,
     Source,
 )
+from gateway.server.broker.replication_throttle import ReplicationThrottle
 from gateway.server.logging.logs import Reports
 from gateway.server.node_client.settings import ConnectionSettings
 from gateway.sources.data_partition import DataPartition
@@ -90,7 +91,7 @@ def context(**limits: Any) -> FetcherContext:
         InterBrokerSettings("PLAINTEXT", ConnectionSettings(ClientSecurity(), "test", 30.0)),
         FetcherSettings(**{"backoff_s": 0.01, **limits}),
     )
-    return FetcherContext(1, lambda: 55, settings, Reports())
+    return FetcherContext(1, lambda: 55, settings, Reports(), ReplicationThrottle("follower", 1))
 
 
 async def perform(one: DataPartition) -> None:
