@@ -13,7 +13,10 @@ from gateway.ports.services import Isolation, OffsetOutOfRange, Partition, Repli
 from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.broker.replica.follower_state import Contact
+    from gateway.handlers.context import Context
     from gateway.handlers.fetch_sessions import FetchedPartition
 
 #: The end at which a client of a session has everything.
@@ -61,6 +64,16 @@ def diverging(log: Partition, wanted: FetchedPartition) -> tuple[int, int] | Non
     if epoch < 0:
         raise OffsetOutOfRange(f"epoch {wanted.last_fetched_epoch} is not in this log")
     return (epoch, end) if epoch < wanted.last_fetched_epoch or end < wanted.fetch_offset else None
+
+
+def held_back(follower: int, context: Context) -> Callable[[Partition], bool] | None:
+    """Return what tells whether a follower gets no records of a partition now, because the leader
+    is throttled (KIP-73); None without a quota.
+    """
+    replicas = context.gateway.replicas
+    if replicas is None or not replicas.are_throttled:
+        return None
+    return lambda partition: replicas.holds_back(partition, follower)
 
 
 def is_settled(one: FetchedPartition, isolation: Isolation) -> bool:

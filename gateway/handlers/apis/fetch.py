@@ -16,7 +16,7 @@ from gateway.handlers import fetch_quota
 from gateway.handlers.access import Operation, may, may_on_cluster
 from gateway.handlers.catalog import Topic, topic_named, topic_with_id
 from gateway.handlers.fetch_leader import name_leader
-from gateway.handlers.fetch_progress import diverging, is_settled, note_progress
+from gateway.handlers.fetch_progress import diverging, held_back, is_settled, note_progress
 from gateway.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchedPartition
 from gateway.handlers.preferred_replica import NONE, preferred_replica, rack_of
 from gateway.handlers.topic import partition_fault
@@ -203,13 +203,7 @@ class _Fetch:
         self._may_replicate = self.is_of_follower and may_on_cluster(
             context, Operation.CLUSTER_ACTION
         )
-        replicas = context.gateway.replicas
-        #: Tells of the partitions that are throttled; None while there is no quota.
-        self._held_back = (
-            replicas.holds_back
-            if self.is_of_follower and replicas is not None and replicas.are_throttled
-            else None
-        )
+        self._held_back = held_back(self._replica[0], context) if self.is_of_follower else None
         if context.quota is not None:
             # Brokers are throttled by other quotas (KIP-73).
             context.quota.is_exempt = self._may_replicate
@@ -537,14 +531,11 @@ class _Fetch:
             return enough
         # More than the limit of the partition is never sent, so a wait for more would never end.
         most = max(1, min(enough, wanted.max_bytes))
-        is_held = self._held_back is not None and self._held_back(log, self._replica[0])
         try:
-            if is_held:
+            if self._held_back is not None and self._held_back(log):
                 return enough if diverging(log, wanted) is not None else 0
             found = log.bytes_available(wanted.fetch_offset, most, self._isolation)
-            if found >= most or diverging(log, wanted) is not None:
-                return enough
-            return found
+            return enough if found >= most or diverging(log, wanted) is not None else found
         except OffsetOutOfRange:
             return enough
 
@@ -585,7 +576,7 @@ class _Fetch:
             data.aborted_transactions = None
         elif apart is not None:
             data.diverging_epoch = EpochEndOffset(epoch=apart[0], end_offset=apart[1])
-        elif self._held_back is None or not self._held_back(log, self._replica[0]):
+        elif self._held_back is None or not self._held_back(log):
             most = max(0, min(wanted.max_bytes, self._bytes_left))
             aborted: list[AbortedTransaction] = []
             if self._isolation is Isolation.TXN_COMMITTED:

@@ -131,14 +131,19 @@ class BrokerNode:
         self._topics = other, self.offsets_topic
         self.topic_creator = self._topic_creator(controllers, new_topics)
         self._others = self._other_brokers(settings.fetching.brokers, loader)
-        self.transactions = TransactionDriver(
+        self.transactions = self._transaction_driver(transactions, loader)
+
+    def _transaction_driver(
+        self, settings: TransactionSettings, loader: MetadataLoader
+    ) -> TransactionDriver:
+        return TransactionDriver(
             self._others,
             *self._topics,
             self.replicas,
             self.producer_ids,
             loader,
-            transactions,
-            reports,
+            settings,
+            self._reports,
         )
 
     def _lifecycle_manager(

@@ -1,5 +1,5 @@
-"""Knows the replication quota of this broker as a leader or as a follower, and the replicas that it is
-for, from the metadata log (KIP-73, ``QuotaFactory.QuotaManagers``, ``TopicConfigHandler``).
+"""Knows the replication quota of this broker as a leader or as a follower, and the replicas that it
+is for, from the metadata log (KIP-73, ``QuotaFactory.QuotaManagers``, ``TopicConfigHandler``).
 """
 
 from __future__ import annotations
