@@ -7,7 +7,6 @@ until the image has them. It places nothing: ``log_manager`` does.
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -81,9 +80,18 @@ class AssignmentsManager:
         that are to be sent now.
         """
         image = self._loader.image
-        for key in [key for key, one in self._wanted.items() if not self._is_due(image, key, one)]:
+        over: list[Key] = []
+        due: dict[Key, LogDirectory] = {}
+        for key, directory in self._wanted.items():
+            if not self._is_due(image, key, directory):
+                over.append(key)
+                continue
+            due[key] = directory
+            if len(due) == _SENT_MAX:
+                break
+        for key in over:
             del self._wanted[key]
-        return dict(islice(self._wanted.items(), _SENT_MAX))
+        return due
 
     def _is_due(self, image: Image, key: Key, directory: LogDirectory) -> bool:
         record = image.partitions.get(key[0], {}).get(key[1])

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -98,6 +99,24 @@ def test_request_has_two_thousand_assignments_at_most(tmp_path: Path) -> None:
     controller = Controller(2500)
     assigned(controller, [directory(tmp_path, A)], Reports())
     assert controller.sent == [{A: 2000}, {A: 500}]
+
+
+def test_assignments_of_a_request_are_looked_at_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    is_due = AssignmentsManager._is_due
+
+    def counted(manager: AssignmentsManager, image: Any, key: Any, one: LogDirectory) -> bool:
+        looks.append(key[1])
+        return is_due(manager, image, key, one)
+
+    monkeypatch.setattr(AssignmentsManager, "_is_due", counted)
+    controller: Any = Controller(9000)
+    manager = AssignmentsManager(SimpleNamespace(broker_id=1), controller, controller, Reports())  # type: ignore[arg-type]
+    for record in controller.records.values():
+        manager.assign(record, directory(tmp_path, A))
+    assert len(manager._due()) == len(looks) == 2000
 
 
 def test_nothing_is_told_at_a_level_without_directories(tmp_path: Path) -> None:
