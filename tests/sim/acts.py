@@ -23,6 +23,7 @@ from kwire.messages.update_raft_voter_request import UpdateRaftVoterRequest
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from kwire.uuid import Uuid
 from tests.sim import forgeries
+from tests.sim.timeline import do_one
 
 if TYPE_CHECKING:
     from gateway.base.address import Address
@@ -53,14 +54,7 @@ def random_act(world: World, random: Random) -> None:
         (0.3, describe),
         (faults.upgrades, upgrade),
     ]
-    at = random.random() * sum(rate for rate, _ in table)
-    salt = random.getrandbits(64)
-    for rate, act in table:
-        at -= rate
-        if at < 0.0:
-            # A separate generator: the draws of one act do not change the next act.
-            act(world, Random(salt))
-            return
+    do_one(world, random, table)
 
 
 def acts_per_second(world: World) -> float:

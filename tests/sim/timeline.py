@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -191,3 +191,20 @@ class Timeline(Generic[_Process]):
             self.network.cut = {
                 link for link in self.network.cut if node is not None and node.place not in link
             }
+
+
+_World = TypeVar("_World")
+
+
+def do_one(
+    world: _World, random: Random, table: Sequence[tuple[float, Callable[[_World, Random], None]]]
+) -> None:
+    """Do one of the acts of ``table``, chosen by their rates."""
+    at = random.random() * sum(rate for rate, _ in table)
+    salt = random.getrandbits(64)
+    for rate, act in table:
+        at -= rate
+        if at < 0.0:
+            # A separate generator: the draws of one act do not change the next act.
+            act(world, Random(salt))
+            return

@@ -13,6 +13,7 @@ from kwire.messages.alter_partition_reassignments_request import (
 )
 from kwire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from tests.sim.brokers.messages import DeleteRecords
+from tests.sim.timeline import do_one
 
 if TYPE_CHECKING:
     from tests.sim.brokers.broker import Broker
@@ -42,15 +43,7 @@ def rates(world: BrokerWorld) -> list[tuple[float, Act]]:
 
 def random_act(world: BrokerWorld, random: Random) -> None:
     """Do one of the acts, chosen by their rates."""
-    table = rates(world)
-    at = random.random() * sum(rate for rate, _ in table)
-    salt = random.getrandbits(64)
-    for rate, act in table:
-        at -= rate
-        if at < 0.0:
-            # A separate generator: the draws of one act do not change the next act.
-            act(world, Random(salt))
-            return
+    do_one(world, random, rates(world))
 
 
 def some_broker(world: BrokerWorld, random: Random) -> Broker:
