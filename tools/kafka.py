@@ -32,6 +32,8 @@ __all__ = ["AT_ONCE", "FAST_START", "FULL_SPEED", "Cluster", "Node", "kafka"]
 _STARTED = "Kafka Server started"
 _PORT_TAKEN = ("Address already in use", "BindException")
 _TRIES = 3
+#: Characters of the output of nodes that are printed after a failure.
+_OUTPUT_MAX = 8000
 
 #: For a broker whose speed is measured.
 FULL_SPEED = ("-Xms128m", "-Xmx768m", "-Xshare:auto", "-XX:+UseG1GC")
@@ -198,6 +200,33 @@ class Cluster:
                 )
             time.sleep(0.02)
         return leader
+
+    def output_end(self) -> str:
+        """The output of all processes of all nodes, with a line before that of each node."""
+        return "".join(f"--- node {node.node_id}\n{node.output()}" for node in self.nodes)
+
+    def start(self) -> None:
+        """Start all nodes, and return when they are ready. Raises ProcessError."""
+        for node in self.nodes:
+            self.start_node(node)
+        for node in self.nodes:
+            self.wait_for_node(node)
+
+    @contextlib.contextmanager
+    def ended(self, *, keeps_directory: bool, kill: bool = True) -> Iterator[None]:
+        """At the end of the block stop the nodes, at once with ``kill``, and remove their directory
+        unless ``keeps_directory``. After a failure print their output and keep it.
+        """
+        try:
+            yield
+        except BaseException:
+            self.stop(kill=True)
+            output = self.output_end()[-_OUTPUT_MAX:]
+            print(f"{output}\nlogs and directories are kept in {self.directory}", file=sys.stderr)
+            raise
+        self.stop(kill=kill)
+        if not keeps_directory:
+            shutil.rmtree(self.directory)
 
     def stop(self, *, kill: bool = False) -> None:
         """Stop all nodes, brokers first: their controlled shutdown needs a controller. With

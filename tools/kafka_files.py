@@ -81,6 +81,11 @@ class Node:
         found: dict[str, Any] = json.loads((self.metadata_log_dir / "quorum-state").read_text())
         return found
 
+    def output(self) -> str:
+        """Return what all its processes printed, the newest last."""
+        files = sorted(self.directory.glob("server*.out"), key=lambda path: path.stat().st_mtime)
+        return "".join(path.read_text(errors="replace") for path in files)
+
     def running_process(self) -> Process:
         """Its process. Raises ProcessError when it is not started."""
         if self.process is None:

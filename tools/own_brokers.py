@@ -8,8 +8,6 @@ Kafka's brokers may belong to the same cluster (``tools.kafka``, ``tools.real_br
 from __future__ import annotations
 
 import contextlib
-import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -96,24 +94,13 @@ def own_brokers(
     if network is not None:
         for node in nodes:
             network.add(node.node_id, ("127.0.0.1", node.broker_port), "BROKER")
-    try:
+    with cluster.ended(keeps_directory=directory is not None):
         for node in nodes:
             node.directory.mkdir(parents=True, exist_ok=True)
             cluster.configure_node(node, {})
             cluster.format_node(node)
-        for node in nodes:
-            cluster.start_node(node)
-        for node in nodes:
-            cluster.wait_for_node(node)
+        cluster.start()
         yield cluster
-    except BaseException:
-        cluster.stop(kill=True)
-        output = cluster.output_end()[-8000:]
-        print(f"{output}\nlogs and directories are kept in {scratch}", file=sys.stderr)
-        raise
-    cluster.stop(kill=True)
-    if directory is None:
-        shutil.rmtree(scratch)
 
 
 def _quorum_properties(controllers: Cluster, network: Network | None) -> dict[str, str]:

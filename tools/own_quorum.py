@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,17 +103,6 @@ class OwnCluster(Cluster):
                 ",".join(f"{self._voter(one)}:{one.directory_id}" for one in self.nodes),
             ]
         run_kwire(arguments)
-
-    def output_end(self) -> str:
-        """The output of all processes of all nodes, the newest last."""
-        return "".join(self.said_by(node) for node in self.nodes)
-
-    def said_by(self, node: Node) -> str:
-        """The output of all processes of one node."""
-        files = sorted(node.directory.glob("server*.out"), key=lambda path: path.stat().st_mtime)
-        return "".join(
-            f"--- node {node.node_id}\n{path.read_text(errors='replace')}" for path in files
-        )
 
     def quorum_properties(self) -> dict[str, str]:
         """Return the properties with which a node, of Kafka too, finds this quorum: static voters
@@ -209,19 +197,11 @@ def own_quorum(
         )
         if network is not None:
             _put_between(stack.enter_context(network), cluster)
-        try:
+        with cluster.ended(keeps_directory=directory is not None, kill=kill_at_end):
             _prepare(cluster, len(ids) > 1 if formatted is None else formatted)
             if start:
-                _start(cluster)
+                cluster.start()
             yield cluster
-        except BaseException:
-            cluster.stop(kill=True)
-            output = cluster.output_end()[-8000:]
-            print(f"{output}\nlogs and directories are kept in {scratch}", file=sys.stderr)
-            raise
-        cluster.stop(kill=kill_at_end)
-        if directory is None:
-            shutil.rmtree(scratch)
 
 
 def _put_between(network: Network, cluster: OwnCluster) -> None:
@@ -254,10 +234,3 @@ def _prepare(cluster: OwnCluster, formatted: bool) -> None:
         cluster.configure_node(node, {})
         if formatted and not node.log_dir.exists():
             cluster.format_node(node)
-
-
-def _start(cluster: OwnCluster) -> None:
-    for node in cluster.nodes:
-        cluster.start_node(node)
-    for node in cluster.nodes:
-        cluster.wait_for_node(node)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,10 +34,6 @@ _LINE = re.compile(r"\d\d:\d\d:\d\d\.\d+ (ERROR|FATAL|WARN|INFO|DEBUG|TRACE) ")
 class RealBrokers(Cluster):
     """Running brokers of Kafka."""
 
-    def said_by(self, node: Node) -> str:
-        """The output of all processes of one broker."""
-        return _said_by(node)
-
     def errors(self) -> list[str]:
         """Return the lines that the brokers logged as errors, with the lines below them."""
         return logged_errors(self.nodes)
@@ -50,17 +44,12 @@ def logged_errors(nodes: Iterable[Node]) -> list[str]:
     found = []
     for node in nodes:
         wanted = False
-        for line in _said_by(node).splitlines():
+        for line in node.output().splitlines():
             if level := _LINE.match(line):
                 wanted = level[1] in ("ERROR", "FATAL")
             if wanted:
                 found.append(f"{node.node_id}: {line}")
     return found
-
-
-def _said_by(node: Node) -> str:
-    files = sorted(node.directory.glob("server*.out"), key=lambda path: path.stat().st_mtime)
-    return "".join(path.read_text(errors="replace") for path in files)
 
 
 @contextlib.contextmanager
@@ -97,23 +86,13 @@ def real_brokers(
     )  # fmt: skip
     nodes = _make_nodes(brokers, scratch)
     cluster = RealBrokers(shape, own.cluster_id, nodes, scratch, options)
-    try:
+    with cluster.ended(keeps_directory=directory is not None):
         for node in nodes:
             node.directory.mkdir(parents=True)
             write_properties(shape, node, nodes)
         format_nodes(shape, own.cluster_id, nodes, nodes)
-        for node in nodes:
-            cluster.start_node(node)
-        for node in nodes:
-            cluster.wait_for_node(node)
+        cluster.start()
         yield cluster
-    except BaseException:
-        cluster.stop(kill=True)
-        print(f"the brokers' logs are kept in {scratch}", file=sys.stderr)
-        raise
-    cluster.stop(kill=True)
-    if directory is None:
-        shutil.rmtree(scratch)
 
 
 def _make_nodes(brokers: int, directory: Path) -> list[Node]:

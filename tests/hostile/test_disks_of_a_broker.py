@@ -54,16 +54,16 @@ def test_disk_that_hangs_takes_a_bounded_part_of_the_memory_and_nothing_from_oth
 
 def test_full_disk_refuses_records_serves_what_it_has_and_takes_records_again() -> None:
     with (
-        broker("full", "other", before=BEFORE) as (cluster, node),
+        broker("full", "other", before=BEFORE) as (_, node),
         WireClient(node.broker_address) as client,
     ):
         with full(node, "/full-0/"):
             errors = {produced(client, "full", batch(b"lost")) for _ in range(20)}
             assert errors == {ErrorCode.KAFKA_STORAGE_ERROR}
             assert fetched(client, "full") == [b"first"]
-            assert cluster.said_by(node).count('"records refused"') == 1
+            assert node.output().count('"records refused"') == 1
         assert produced(client, "full", batch(b"second")) == 0
         assert fetched(client, "full") == [b"first", b"second"]
-        said = cluster.said_by(node)
+        said = node.output()
         assert said.count('"records taken again"') == 1
         assert "No space left on device; make room" in said

@@ -83,7 +83,7 @@ def test_full_disk_of_groups_refuses_commits_and_keeps_the_acknowledged_ones(
         with full(attacked, GROUPS_DISK):
             errors = {commit_error(client, "g", offset) for offset in range(100, 120)}
             assert errors <= {NOT_COORDINATOR, LOADING}
-            said = cluster.said_by(attacked)
+            said = attacked.output()
             assert "No space left on device" in said and GROUPS_DISK in said
         offsets = itertools.count(1)
         acknowledged = until(
@@ -136,7 +136,7 @@ def test_full_disk_of_the_audit_topic_costs_entries_and_says_how_many(cluster: O
         with full(leader, AUDIT_DISK):
             lost = [created(cluster) for _ in range(5)]
         after = created(cluster)
-        said = cluster.said_by(leader)
+        said = leader.output()
         assert said.count("change not recorded") == len(lost)
         assert "No space left on device" in said and AUDIT_DISK in said
         entries = until(
@@ -174,7 +174,7 @@ def test_node_with_a_full_metadata_disk_ends_and_the_others_go_on(
         with full(attacked, METADATA_DISK):
             topics |= {created(cluster) for _ in range(3)}
             wait_for_ends([attacked], count=1)
-            said = cluster.said_by(attacked)
+            said = attacked.output()
             assert "No space left on device; make room on that file system" in said
             assert str(attacked.metadata_log_dir) in said
             assert "Traceback" not in said

@@ -146,9 +146,7 @@ def test_acls_created_through_the_broker_hold_at_broker_and_controllers(place: P
 
 def test_broker_stays_registered_when_the_leader_is_killed(place: Place) -> None:
     """The last test: it takes a controller away."""
-    leader = next(
-        node for node in place.own.nodes if '"controller active"' in place.own.said_by(node)
-    )
+    leader = next(node for node in place.own.nodes if '"controller active"' in node.output())
     place.own.kill_node(leader)
     until(
         lambda: create(place.admin(), "after-it") in (None, "TOPIC_ALREADY_EXISTS"),

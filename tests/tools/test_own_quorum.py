@@ -83,7 +83,7 @@ def test_a_node_is_killed_paused_wiped_and_comes_back(tmp_path: Path) -> None:
         cluster.wait_for_node(node)
         assert read_meta_properties(node.log_dir / FILE_NAME) == before
         cluster.stop_node(node)
-        assert cluster.said_by(node).count('"event": "ready"') == 2
+        assert node.output().count('"event": "ready"') == 2
 
 
 def test_failed_start_of_a_node_is_reported_with_its_output(tmp_path: Path) -> None:
