@@ -121,6 +121,8 @@ class Network:
 
     def let_through(self, source: int, target: int, closed: threading.Event) -> None:
         """Return when a piece may be forwarded, or its connection is closed."""
+        if not self._ways:
+            return
         with self._changed:
             self._changed.wait_for(lambda: closed.is_set() or self._way(source, target).open)
             delay_s = self._way(source, target).delay_s

@@ -111,9 +111,15 @@ def slow_disk(brokers: Brokers, node: Node, rng: random.Random) -> None:
 
 
 def full_disk(brokers: Brokers, node: Node, rng: random.Random) -> None:
-    """No write to a file of its data succeeds."""
+    """No write to a file of its data succeeds. A node that is a controller, too, ends then, and is
+    started when there is space.
+    """
     with full(node, f"{node.log_dir}/"):
         time.sleep(rng.uniform(*_PAUSED_S))
+    if not node.running_process().running():
+        cluster = brokers.of(node)
+        cluster.start_node(node)
+        cluster.wait_for_node(node)
 
 
 def clock(brokers: Brokers, node: Node, rng: random.Random) -> None:

@@ -17,7 +17,7 @@ from tools.broker_kills.writers import IdempotentWriter
 from tools.partition_checker.judge import FreshRead, stale_faults
 
 #: Between two reads, and for each request of one, s.
-_PAUSE_S: Final = 0.3
+_PAUSE_S: Final = 0.5
 _ASK_S: Final = 3.0
 
 
