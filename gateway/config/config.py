@@ -716,6 +716,13 @@ class Config:
         "Maximum size of the metadata of a committed offset.",
         unit="bytes",
     )
+    offsets_commit_timeout_ms: int = key(
+        5000,
+        "Time after which a commit of offsets that the replicas do not all have is answered with "
+        "COORDINATOR_NOT_AVAILABLE; it may take effect later.",
+        unit="ms",
+        at_least=1,
+    )
     offsets_retention_minutes: int = key(
         10_080,
         "Time for which the committed offsets of a group without members are kept.",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.groups.events import OffsetToCommit, TxnOffsetCommit
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, has_partition, topic_named, topic_with_id
-from gateway.handlers.group_requests import may_on_group, owner_of
+from gateway.handlers.group_requests import commit_deadline, may_on_group, owner_of
 from gateway.handlers.transaction_requests import may_on_transaction
 from gateway.ports.pending_response import PendingResponse, Work
 from gateway.ports.streamed import Streamed, filled, respond
@@ -113,7 +113,10 @@ class _Commit:
         self._coordinator = coordinator
         self._faults = faults
         self._offsets = offsets
-        self._pending = PendingResponse()
+        late = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(offsets)
+        self._pending = PendingResponse(
+            deadline=commit_deadline(context), expire=lambda: self._response(iter(late))
+        )
 
     def begin(self) -> PendingResponse:
         """Ask the transaction coordinator whether the producer may write to the partition."""
@@ -167,11 +170,14 @@ class _Commit:
         return error
 
     def _complete(self, left: Iterator[ErrorCode]) -> None:
+        self._pending.complete(self._response(left))
+
+    def _response(self, left: Iterator[ErrorCode]) -> Message | Streamed:
         merged = [
             [next(left) if error is ErrorCode.NONE else error for error in errors]
             for errors in self._faults
         ]
-        self._pending.complete(_respond(self._request, merged))
+        return _respond(self._request, merged)
 
 
 def _error_for(error: ErrorCode, version: int) -> ErrorCode:

@@ -9,10 +9,13 @@ import pytest
 from gateway.broker.transactions.transaction import TopicPartition
 from gateway.groups.events import CommitResult, TxnOffsetCommit
 from gateway.handlers.apis import txn_offset_commit
+from gateway.handlers.table import handlers
+from gateway.ports.pending_response import PendingResponse, WorkType
+from gateway.ports.work import completed
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 from tests.gateway.handlers.transaction_world import TransactionWorld
-from tests.gateway.handlers.world import World
+from tests.gateway.handlers.world import World, build, over_the_wire
 
 #: The version with ids of topics.
 BY_ID = 6
@@ -24,10 +27,13 @@ class MemoryGroups:
 
     def __init__(self) -> None:
         self.error = ErrorCode.NONE
+        self.is_silent = False
         self.events: list[TxnOffsetCommit] = []
 
     def submit(self, event: TxnOffsetCommit, pending: Any) -> None:
         self.events.append(event)
+        if self.is_silent:
+            return
         pending.complete(CommitResult(errors=[self.error] * len(event.offsets)))
 
 
@@ -142,3 +148,22 @@ def test_server_that_is_no_broker_refuses_every_client() -> None:
     assert answer.topics[0].partitions[0].error_code == (
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     )
+
+
+def test_commit_that_is_not_replicated_in_time_gets_coordinator_not_available() -> None:
+    world = OffsetsWorld()
+    world.groups.is_silent = True
+    partitions = [{"partition_index": 0, "committed_offset": 5}]
+    topics = [{"topic_id": world.quorum_image.topic_ids["t"], "partitions": partitions}]
+    fields = {"group_id": "g", "topics": topics, "transactional_id": "pay"}
+    producer = {"producer_id": world.producer.producer_id, "producer_epoch": world.producer.epoch}
+    request_class = handlers()[txn_offset_commit.API_KEY].request_type(BY_ID)
+    request = build(request_class, fields | producer)
+    pending = txn_offset_commit.handle(request, world.context(BY_ID))
+    if isinstance(pending, WorkType):
+        pending = completed(pending)
+    assert isinstance(pending, PendingResponse)
+    assert pending.deadline == world.context(BY_ID).now + 5.0
+    assert pending.expire is not None
+    (topic,) = over_the_wire(pending.expire(), BY_ID).topics
+    assert [one.error_code for one in topic.partitions] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
