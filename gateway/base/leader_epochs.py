@@ -39,12 +39,15 @@ class LeaderEpochs:
     __slots__ = ("_entries",)
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
-        self._entries = list(entries)
+        # Replaced with each change, of which there are few: readers keep what they got.
+        self._entries = tuple(entries)
 
     @property
     def entries(self) -> tuple[tuple[int, int], ...]:
-        """(epoch, offset of its first record) of every known epoch, ascending."""
-        return tuple(self._entries)
+        """(epoch, offset of its first record) of every known epoch, ascending: the same object
+        until they change.
+        """
+        return self._entries
 
     @property
     def latest(self) -> int | None:
@@ -58,7 +61,7 @@ class LeaderEpochs:
         if not self._entries or epoch > self._entries[-1][0]:
             # An epoch whose last record the log start has passed.
             self.truncate_from_end(offset)
-            self._entries.append((epoch, offset))
+            self._entries = (*self._entries, (epoch, offset))
 
     def epoch_before(self, offset: int) -> int | None:
         """The epoch of the record before ``offset``; None when no known epoch begins before it."""
@@ -67,18 +70,20 @@ class LeaderEpochs:
 
     def truncate_from_end(self, offset: int) -> None:
         """The log now ends at ``offset``: forget the epochs that began there or later."""
-        while self._entries and self._entries[-1][1] >= offset:
-            self._entries.pop()
+        kept = len(self._entries)
+        while kept and self._entries[kept - 1][1] >= offset:
+            kept -= 1
+        self._entries = self._entries[:kept]
 
     def truncate_from_start(self, offset: int) -> None:
         """The log now starts at ``offset``: the epoch that holds it begins there."""
         at = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         if at:
-            self._entries[:at] = [(self._entries[at - 1][0], offset)]
+            self._entries = ((self._entries[at - 1][0], offset), *self._entries[at:])
 
     def clear(self) -> None:
         """The log is empty."""
-        self._entries.clear()
+        self._entries = ()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """As :func:`end_offset_for`, for these entries."""

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from gateway.broker.produce.producer_state import Verification
     from gateway.broker.replica.isr import Altered, Proposal
     from gateway.broker.replica.replica_selector import ReadReplica
-    from gateway.log.reading.log_view import LogView
+    from gateway.log.reading.log_view import LogView, Moment
     from gateway.sources.disk_notices import DiskNotices
     from kwire.messages.partition_record import PartitionRecord
     from kwire.messages.register_broker_record import RegisterBrokerRecord
@@ -304,7 +304,7 @@ class DataPartition(LogPartition):
     def _advance_deletions(self) -> None:
         """Answer deletions that all replicas have made."""
         if self._deletions and self.leader is not None:
-            self._deletions.advance(self.leader.low_watermark(self.served.start_offset))
+            self._deletions.advance(self.leader.low_watermark(self._moment.start_offset))
 
     @property
     def is_lagging(self) -> bool:
@@ -472,14 +472,16 @@ class DataPartition(LogPartition):
         """Serve what the log holds, and consumers what is committed."""
         if self.stored.log is None or self.stored.reader is None:
             return
-        view, old, leader = self.stored.reader.view, self.served, self.leader
+        now, old, leader = self.stored.reader.moment, self._moment, self.leader
+        end_offset = now.end_offset
         if leader is not None:
-            if view.end_offset != leader.end_offset:
-                leader.on_appended(view.end_offset, self._broker.now())
+            if end_offset != leader.end_offset:
+                leader.on_appended(end_offset, self._broker.now())
             self._high_watermark = leader.high_watermark
-        has_grown = (view.start_offset, view.end_offset) != (old.start_offset, old.end_offset)
-        moved = self._limit(view)
-        self.serve(view, notify=moved or has_grown)
+        moved = self._limit(now)
+        self._moment = now
+        if moved or end_offset != old.end_offset or now.start_offset != old.start_offset:
+            self._advanced()
         if leader is not None and self._waits:
             self._waits.commit(self._high_watermark, leader.fault_of_commit())
 
@@ -487,19 +489,18 @@ class DataPartition(LogPartition):
         """The log has what the leader sent with this high watermark."""
         reader = self.stored.reader
         if reader is not None:
-            committed = min(leaders_high_watermark, reader.view.end_offset)
+            committed = min(leaders_high_watermark, reader.moment.end_offset)
             self._high_watermark = max(self._high_watermark, committed)
         self._publish()
 
-    def _limit(self, view: LogView) -> bool:
-        """Find the ends for consumers in ``view``; whether one has moved."""
-        before = self._shown_end, self._stable_end
-        self._high_watermark = min(max(self._high_watermark, view.start_offset), view.end_offset)
-        self._shown_end = self._high_watermark
-        producers = self.stored.producers
-        self._stable_end = producers.stable_end(view.start_offset, self._high_watermark)
+    def _limit(self, now: Moment) -> bool:
+        """Find the ends for consumers in the log as it is; whether one has moved."""
+        shown, stable = self._shown_end, self._stable_end
+        end = min(max(self._high_watermark, now.start_offset), now.end_offset)
+        self._high_watermark = self._shown_end = end
+        self._stable_end = self.stored.producers.stable_end(now.start_offset, end)
         self._committed = None
-        return (self._shown_end, self._stable_end) != before
+        return shown != end or stable != self._stable_end
 
     @property
     def high_watermark(self) -> int:
@@ -509,7 +510,7 @@ class DataPartition(LogPartition):
     @property
     def end_offset(self) -> int:
         """One past the last offset of the log."""
-        return self.served.end_offset
+        return self._moment.end_offset
 
     def note_high_watermark(self) -> None:
         """Have the next write of ``replication-offset-checkpoint`` say how far the log is
@@ -522,7 +523,7 @@ class DataPartition(LogPartition):
     def visible_end(self, isolation: Isolation) -> int:
         """As in ``gateway.ports.services.Partition``."""
         if isolation is Isolation.LOG_END:
-            return self.served.end_offset
+            return self._moment.end_offset
         return self._stable_end if isolation is Isolation.TXN_COMMITTED else self._shown_end
 
     def read(
@@ -554,7 +555,7 @@ class DataPartition(LogPartition):
         end = self.visible_end(isolation)
         if limit == 1 and self.log_start_offset <= offset < end:
             return limit  # a short way for fetch.min.bytes=1, the default: any batch is enough
-        if end < self.served.end_offset:
+        if end < self._moment.end_offset:
             return bytes_committed(self.served, end, offset, limit)
         return log_reader.bytes_available(self.served, offset, limit)
 

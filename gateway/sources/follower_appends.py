@@ -190,17 +190,22 @@ class FollowerAppends:
                 stored.roll()
             if run:
                 log.append_checked(view, run)
-                with log.guard.several_steps():
-                    self._note_producers(view, run)
+                self._note_producers(log, view, run)
         if step.records:
             stored.show()
         return position_of(log)
 
-    def _note_producers(self, view: memoryview, run: Sequence[Batch]) -> None:
+    def _note_producers(self, log: UnifiedLog, view: memoryview, run: Sequence[Batch]) -> None:
+        producers = self._stored.producers
         for batch in run:
             if _PRODUCER_ID.unpack_from(view, batch.position + _PRODUCER_ID_AT)[0] >= 0:
                 header = read_header(view, batch.position)
-                self._stored.producers.append(header, read_marker(header, view))
+                if header.is_control:
+                    # The index of transactions is a second file.
+                    with log.guard.several_steps():
+                        producers.append(header, read_marker(header, view))
+                else:
+                    producers.append(header)
 
 
 _ANYWHERE: Final = Tail(-1, -1, gaps=True)

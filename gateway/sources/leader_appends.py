@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.log.files.errors import LogError
+from gateway.log.segments.batch_check import batch_of
 from gateway.ports.replicas import Appended
 from gateway.sources.append_counts import AppendCounts
 from kwire.protocol import ErrorCode
-from kwire.records.header import read_header
 
 if TYPE_CHECKING:
     from gateway.broker.produce.append_backlog import AppendBacklog
@@ -129,17 +129,19 @@ class LeaderAppends:
         data, first = batch.data, log.end_offset
         _BASE_OFFSET.pack_into(data, 0, first)
         _LEADER_EPOCH.pack_into(data, _LEADER_EPOCH_AT, one.epoch)
+        header = batch.header.placed(first, one.epoch)
         began = self._clock()
         try:
-            log.append(memoryview(data), crc_checked=True)
+            # The batch was checked when it came.
+            log.append_checked(memoryview(data), (batch_of(header),))
             # Before anything else that may fail: the batch is in the log, and comes again if its
             # producer hears of an error.
             if marker is None:
-                producers.append(read_header(data))
+                producers.append(header)
             else:
                 # The index of transactions is a second file.
                 with log.guard.several_steps():
-                    producers.append(read_header(data), marker)
+                    producers.append(header, marker)
             stored.show()
         except LogError as error:
             return stored.failed(error)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.log.files.problem import Problem
-from gateway.log.reading.log_view import LogView
+from gateway.log.reading.log_view import LogView, Moment
 from gateway.ports.services import (
     AbortedTransaction,
     Isolation,
@@ -54,14 +54,19 @@ class LogPartition(Unreplicated, abc.ABC):
     def __init__(self, *, cluster_id: str, log_dir: str) -> None:
         self.cluster_id = cluster_id
         self.log_dir = log_dir
-        self.served = EMPTY_LOG
+        self._moment = Moment.of(EMPTY_LOG)
         self._advanced = Callbacks()
+
+    @property
+    def served(self) -> LogView:
+        """The chain that is served."""
+        return self._moment.view
 
     def serve(self, view: LogView, *, notify: bool) -> None:
         """Serve ``view`` from now on. ``notify``: run the callbacks of ``on_advance``, because
         clients see a change.
         """
-        self.served = view
+        self._moment = Moment.of(view)
         if notify:
             self._advanced()
 
@@ -89,7 +94,7 @@ class LogPartition(Unreplicated, abc.ABC):
     @property
     def log_start_offset(self) -> int:
         """The first offset served, the snapshot's records below the log start included."""
-        return self.served.start_offset
+        return self._moment.start_offset
 
     @property
     def snapshot_end(self) -> int:
@@ -102,7 +107,7 @@ class LogPartition(Unreplicated, abc.ABC):
     @property
     def high_watermark(self) -> int:
         """One past the last offset served."""
-        return self.served.end_offset
+        return self._moment.end_offset
 
     def visible_end(self, isolation: Isolation) -> int:
         """The high watermark for every reader: there are no transactions (KIP-98)."""

@@ -282,8 +282,10 @@ class ProducerLog:
         """
         while self._undecided and self._undecided[0][1] < high_watermark:
             self._undecided.popleft()
-        unstable = [first for first, _ in tuple(self._undecided)]
         oldest = self.states.first_unstable_offset
+        if oldest is None and not self._undecided:
+            return high_watermark
+        unstable = [first for first, _ in tuple(self._undecided)]
         if oldest is not None:
             unstable.append(oldest)
         # The beginning of the transaction may have gone with an old segment.

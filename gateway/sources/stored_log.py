@@ -22,7 +22,7 @@ from gateway.log.partition.log_settings import LogSettings
 from gateway.log.partition.roll_policy import rolls_by_size_and_age
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.reading.own_log import OwnLog
-from gateway.log.segments.batch_check import Batch
+from gateway.log.segments.batch_check import batch_of
 from gateway.sources.opened_log import OpenedLog, open_log, read_producers
 from gateway.sources.producer_log import ProducerLog
 from kwire.protocol import ErrorCode
@@ -150,8 +150,8 @@ class StoredLog:
         log = self.log
         if log is None or log.active_size == 0:
             return False
-        described = Batch(0, header.size, log.end_offset, 0, epoch, header.max_timestamp)
         rolls = rolls_by_size_and_age(self.settings())
+        described = batch_of(header.placed(log.end_offset, epoch))
         return rolls(described, log.active_size, log.first_timestamp)
 
     def is_due_to_flush(self, messages: int) -> bool:

@@ -64,6 +64,12 @@ class BatchHeader(NamedTuple):
     record_count: int  #: records declared, not counted
     position: int  #: of the batch in the buffer it was read from
 
+    def placed(self, base_offset: int, leader_epoch: int) -> BatchHeader:
+        """Return the header as it is once a leader of ``leader_epoch`` has given the batch its
+        offsets, which begin with ``base_offset``.
+        """
+        return tuple.__new__(BatchHeader, (base_offset, self[1], leader_epoch, *self[3:]))
+
     @property
     def size(self) -> int:
         """Bytes of the whole batch."""

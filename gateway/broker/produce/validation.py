@@ -294,14 +294,16 @@ def _produced(
         # Consumers find offsets by it, so it is that of the records, whatever the producer says.
         max_timestamp = header.base_timestamp + seen.latest_delta
     _INT64.pack_into(data, _MAX_TIMESTAMP_AT, max_timestamp)
-    if (
+    is_changed = (
         is_append_time
         or max_timestamp != header.max_timestamp
         or len(data) != header.size
-        or (rules.compression not in (None, header.compression))
-    ):
+        or rules.compression not in (None, header.compression)
+    )
+    if is_changed:
         _UINT32.pack_into(data, _CRC_AT, crc32c.crc32c(memoryview(data)[CRC_START:]))
-    return ProducedBatch(data, read_header(data), now_ms if is_append_time else _NO_TIMESTAMP)
+        header = read_header(data)
+    return ProducedBatch(data, header, now_ms if is_append_time else _NO_TIMESTAMP)
 
 
 def _invalid(message: str) -> BatchRefused:

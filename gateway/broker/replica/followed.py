@@ -34,12 +34,14 @@ class Status(enum.Enum):
 class Followed:
     """A partition in one epoch of its leader. ``wire`` is its part of a Fetch request."""
 
-    __slots__ = ("asked", "error", "in_session", "leaders_end", "status", "topic_id", "wire")
+    __slots__ = ("asked", "error", "in_session", "key", "leaders_end", "status", "topic_id", "wire")
 
     def __init__(
         self, topic_id: Uuid, index: int, leader_epoch: int, position: Position, max_bytes: int
     ) -> None:
         self.topic_id = topic_id
+        #: Topic id and index.
+        self.key = topic_id, index
         self.status = Status.READY
         #: The leader has the partition in the session, perhaps at an older position.
         self.in_session = False
@@ -57,11 +59,6 @@ class Followed:
             log_start_offset=position.start_offset,
             partition_max_bytes=max_bytes,
         )
-
-    @property
-    def key(self) -> tuple[Uuid, int]:
-        """Topic id and index."""
-        return self.topic_id, self.wire.partition
 
     @property
     def leader_epoch(self) -> int:

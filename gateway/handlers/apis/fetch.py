@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from gateway.base.slices import pieces
 from gateway.broker.replica.follower_state import Contact
 from gateway.handlers import fetch_quota
-from gateway.handlers.access import Operation, may, may_on_cluster
-from gateway.handlers.catalog import Topic, topic_named, topic_with_id
+from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.fetch_leader import name_leader
 from gateway.handlers.fetch_progress import diverging, held_back, is_settled, note_progress
 from gateway.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchedPartition
+from gateway.handlers.fetch_topic import BY_ID, readable_topic
 from gateway.handlers.preferred_replica import NONE, preferred_replica, rack_of
 from gateway.handlers.topic import partition_fault
 from gateway.ports.pending_response import PendingResponse, WorkType
@@ -39,10 +39,12 @@ from kwire.messages.fetch_response import (
 from kwire.protocol import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable
+    from collections.abc import Collection, Iterable
 
+    from gateway.handlers.catalog import Topic
     from gateway.handlers.context import Context
     from gateway.handlers.fetch_sessions import FetchSession
+    from gateway.handlers.topic_changes import TopicChanges
     from gateway.ports.pending_response import Advancing, Work
     from kwire.messages.fetch_request import (
         FetchPartition,
@@ -55,8 +57,6 @@ if TYPE_CHECKING:
 API_KEY: Final = ApiKey.FETCH
 VERSIONS: Final = range(4, 19)
 
-#: The first version with topic ids instead of names (KIP-516).
-_BY_ID: Final = 13
 #: The longest wait, ms. The 32 bits of a request hold 24 days, in which the request would occupy
 #: its place among those that wait. An empty response before the time is always allowed.
 WAIT_MAX_MS: Final = 300_000
@@ -84,7 +84,7 @@ def handle(request: FetchRequest, context: Context) -> FetchResponse | PendingRe
         found = sessions.find(
             request.session_id,
             request.session_epoch,
-            by_id=context.version >= _BY_ID,
+            by_id=context.version >= BY_ID,
             now=context.now,
         )
         if isinstance(found, ErrorCode):
@@ -215,16 +215,19 @@ class _Fetch:
         self._bytes_left = self._bytes_max
         self._has_records = False
         self._read: list[tuple[Partition, int]] = []  # what the response has, with its bytes
-        self._by_id = context.version >= _BY_ID
+        self._by_id = context.version >= BY_ID
         self._session = session
         self._epoch = 0 if session is None else session.epoch
         self._begins_session = request.session_epoch == INITIAL_EPOCH
         self._overflows = False
-        changes = context.gateway.topic_index.changes
-        self._version: Hashable = (changes, changes.number)
+        self._version = self._topics_version()
         # Of a full request. As in Kafka's map by topic and partition, the last of several entries
         # for one partition counts.
         self._wanted: dict[tuple[Uuid | str, int], FetchedPartition] = {}
+
+    def _topics_version(self) -> tuple[TopicChanges, int]:
+        changes = self._context.gateway.topic_index.changes
+        return changes, changes.number
 
     # --- followers
     # ---------------------------------------------------------------------------------------------
@@ -290,25 +293,8 @@ class _Fetch:
                 )
 
     def _topic(self, name: str, topic_id: Uuid) -> Topic | ErrorCode:
-        """Find a topic, as this client may read it now."""
-        context = self._context
-        # As in Kafka: an unknown id gets UNKNOWN_TOPIC_ID, which reveals no name. With a name the
-        # authorization comes before existence, so that the error does not tell whether the topic
-        # exists.
-        if context.version >= _BY_ID:
-            found = topic_with_id(topic_id, context)
-            if found is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            found = topic_named(name, context)
-        allowed = (
-            self._may_replicate
-            if self.is_of_follower
-            else may(context, Operation.READ, name if found is None else found.name)
-        )
-        if not allowed:
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found
+        may_replicate = self._may_replicate if self.is_of_follower else None
+        return readable_topic(name, topic_id, self._context, may_replicate)
 
     def _find(self, topic: Topic | ErrorCode, index: int) -> Partition | ErrorCode:
         if isinstance(topic, ErrorCode):
@@ -319,6 +305,15 @@ class _Fetch:
 
     def _look_up(self, one: FetchedPartition) -> None:
         """Find the log of a partition of the session, as this client may read it now."""
+        log = one.log
+        if (
+            self._may_replicate
+            and log is not None
+            and not isinstance(log, ErrorCode)
+            and log.state is State.READY
+            and self._version == self._topics_version()
+        ):
+            return  # no topic has changed since the log was found
         one.log = self._find(self._topic(one.topic, one.topic_id), one.partition)
         self._context.gateway.fetch_sessions.watch(one)
 

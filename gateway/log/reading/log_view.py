@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -54,6 +54,36 @@ class LogView:
             return -1
         at = bisect.bisect_right(self.epochs, offset, key=lambda entry: entry[1])
         return self.epochs[at - 1][0] if at else -1
+
+
+class Moment:
+    """The log as it was at one moment, for any thread: where it began and ended, and its view. That
+    is made when it is first read: most appends come while no client reads the one before.
+    """
+
+    __slots__ = ("_make", "_view", "end_offset", "start_offset")
+
+    def __init__(self, start_offset: int, end_offset: int, make: Callable[[], LogView]) -> None:
+        """``make`` returns the view, at any later time."""
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self._make = make
+        self._view: LogView | None = None
+
+    @classmethod
+    def of(cls, view: LogView) -> Moment:
+        """Return the moment of a view that is made already."""
+        return cls(view.start_offset, view.end_offset, lambda: view)
+
+    @property
+    def view(self) -> LogView:
+        """The slices of all segments: the same object each time, or equal ones where two threads
+        are the first.
+        """
+        view = self._view
+        if view is None:
+            view = self._view = self._make()
+        return view
 
 
 class Joined(NamedTuple):

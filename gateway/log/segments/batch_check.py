@@ -15,7 +15,13 @@ import crc32c
 from gateway.base.sizes import MIB
 from kwire.errors import DecodeError
 from kwire.metadata_log.reader import BATCH_BYTES_MAX
-from kwire.records.header import BATCH_OVERHEAD, CRC_START, LOG_OVERHEAD, Buffer
+from kwire.records.header import (
+    BATCH_OVERHEAD,
+    CRC_START,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Buffer,
+)
 
 #: Bytes read at once from a file.
 _CHUNK_BYTES: Final = MIB
@@ -32,6 +38,12 @@ class Batch(NamedTuple):
     last_offset: int
     epoch: int
     max_timestamp: int  #: ms, -1 without one
+
+
+def batch_of(header: BatchHeader) -> Batch:
+    """Return the batch that has this header, and was checked elsewhere."""
+    base, length, epoch, _, _, _, delta, _, max_timestamp, *_, position = header
+    return Batch(position, LOG_OVERHEAD + length, base, base + delta, epoch, max_timestamp)
 
 
 class Tail(NamedTuple):

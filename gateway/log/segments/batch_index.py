@@ -421,6 +421,10 @@ class BatchIndex:
         """As ``SparseIndex.position_before``."""
         return self.positions[max(bisect.bisect_right(self.offsets, offset) - 1, 0)]
 
+    def position_near(self, offset: int) -> int:
+        """As ``SparseIndex.position_near``."""
+        return self.position_before(offset)
+
     def position_at(self, position: int) -> int:
         """As ``SparseIndex.position_at``."""
         return self.positions[max(bisect.bisect_right(self.positions, position) - 1, 0)]

@@ -28,8 +28,7 @@ class EpochCache(LeaderEpochs):
         saved: Sequence[tuple[int, int]] | None = None,
     ) -> None:
         super().__init__(entries)
-        # A copy: the entries change with the next epoch.
-        self._saved = None if saved is None else list(saved)
+        self._saved = None if saved is None else tuple(saved)
 
     @property
     def saved(self) -> Sequence[tuple[int, int]]:
@@ -39,7 +38,7 @@ class EpochCache(LeaderEpochs):
     def save(self, disk: Disk, directory: Path) -> None:
         """Write the file unless it holds these entries already. Raises DiskFailed."""
         # Epochs change with elections, and appends come much more often: most calls write nothing.
-        if self._saved != self._entries:
+        if self._saved is not self._entries and self._saved != self._entries:
             disk.replace(directory / FILE_NAME, format_leader_epochs(self._entries))
-            # After the disk: a failed write is repeated with the next call.
-            self._saved = list(self._entries)
+        # After the disk: a failed write is repeated with the next call.
+        self._saved = self._entries

@@ -38,10 +38,11 @@ _OF_PRODUCERS: Final = (".txnindex", ".snapshot")
 _INT32_MAX: Final = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, which takes three times as long to make: each append makes one.
+@dataclass(slots=True)
 class ReadableSegment:
     """A segment for readers in this process: its open file and its index, and how far both go at
-    this moment.
+    this moment. It never changes.
     """
 
     base_offset: int
@@ -49,6 +50,8 @@ class ReadableSegment:
     size: int
     file: OpenFile
     index: SegmentIndex
+    max_timestamp: int  #: the largest of its batches, ms, -1 without one
+    max_timestamp_at: int  #: the last offset of the first batch that has it
 
 
 def open_closed(
@@ -61,7 +64,7 @@ def open_closed(
     index = read_index(file, base_offset, interval_bytes)
     if index is None:
         index = scan_segment(directory, base_offset, interval_bytes, 0, gaps=True).index
-    return ReadableSegment(base_offset, end_offset, file.status()[0], file, index)
+    return ReadableSegment(base_offset, end_offset, file.status()[0], file, index, *index.latest)
 
 
 def delete_segments(directory: Path, disk: Disk, bases: Sequence[int]) -> list[str]:
@@ -163,8 +166,9 @@ class Segment:
         if self._reading is None:
             # A descriptor of their own: a read may last longer than the segment is written.
             self._reading = OpenFile(str(self._path))
+        index = self._index
         return ReadableSegment(
-            self.base_offset, self.end_offset, self.size, self._reading, self._index
+            self.base_offset, self.end_offset, self.size, self._reading, index, *index.latest
         )
 
     def has_room_for(self, batch: Batch, size: int) -> bool:

@@ -24,6 +24,7 @@ TIME_ENTRY: Final = struct.Struct(">qi")
 _NO_TIMESTAMP: Final = -1
 #: The largest relative offset and position of an entry, which are int32.
 _INT32_MAX: Final = (1 << 31) - 1
+_INT64_MAX: Final = (1 << 63) - 1
 
 
 class SegmentIndex:
@@ -44,6 +45,9 @@ class SegmentIndex:
         self._positions = array("q")
         self._times = array("q")
         self._time_offsets = array("q")
+        # Base offset and position of the first of the batches that were added last: those who read
+        # the end of the log begin there.
+        self._newest = (_INT64_MAX, 0)
         # ``TimestampOffset.UNKNOWN`` of Kafka: an entry with timestamp -1 is never written.
         self._latest = (_NO_TIMESTAMP, base_offset)
 
@@ -56,8 +60,11 @@ class SegmentIndex:
         """Add batches, whose position in the segment is ``shift`` bytes behind the position they
         carry.
         """
-        if self.first_timestamp is None and batches:
+        if not batches:
+            return
+        if self.first_timestamp is None:
             self.first_timestamp = batches[0].max_timestamp
+        self._newest = batches[0].base_offset, shift + batches[0].position
         due = (self._positions[-1] if self._positions else 0) + self._interval - shift
         latest = self._latest[0]
         for position, _, _, last_offset, _, timestamp in batches:
@@ -109,6 +116,11 @@ class SegmentIndex:
         # entry found.
         at = bisect.bisect_left(self._offsets, offset)
         return self._positions[at - 1] if at else 0
+
+    def position_near(self, offset: int) -> int:
+        """As ``SparseIndex.position_near``."""
+        newest, position = self._newest
+        return position if offset >= newest else self.position_before(offset)
 
     def position_at(self, position: int) -> int:
         """As ``SparseIndex.position_at``."""

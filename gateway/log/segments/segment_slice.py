@@ -46,6 +46,9 @@ class SparseIndex(Protocol):
     def position_before(self, offset: int) -> int:
         """Return the position of a batch that is not behind the one that holds ``offset``."""
 
+    def position_near(self, offset: int) -> int:
+        """As :meth:`position_before`, and nearer where that is known, which is at the end."""
+
     def position_at(self, position: int) -> int:
         """Return the position of the last known batch that begins at or before ``position``."""
 
@@ -79,7 +82,7 @@ class SegmentSlice:
         for every request.
         """
         wanted = offset - self.shift
-        position, end = max(self.index.position_before(wanted), self.start), self.end
+        position, end = max(self.index.position_near(wanted), self.start), self.end
         span = _SPAN.unpack_from
         while True:
             data = self.file.read(position, min(end - position, _READ_BYTES))

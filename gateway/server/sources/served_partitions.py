@@ -49,7 +49,7 @@ class EmptyPartition(LogPartition):
 
     def __init__(self, leader_epoch: int) -> None:
         super().__init__(cluster_id="", log_dir="")
-        self.served = replace(EMPTY_LOG, epoch=leader_epoch)
+        self.serve(replace(EMPTY_LOG, epoch=leader_epoch), notify=False)
 
 
 #: One object for all partitions of an epoch: they do not differ, and a waiting Fetch of many of

@@ -28,6 +28,7 @@ class Replicas:
 
     def __init__(self, found: DataPartition) -> None:
         self.found = found
+        self.finds = 0
         self.fetched: list[tuple[int, bool]] = []
         self.held_back: set[int] = set()  # followers that are throttled
 
@@ -43,6 +44,7 @@ class Replicas:
         self.fetched.append((size, of_follower))
 
     def find(self, record: Any) -> DataPartition:
+        self.finds += 1
         return self.found
 
 
@@ -263,3 +265,27 @@ def test_throttled_follower_waits_and_hears_that_its_log_diverges(tmp_path: Path
     answer = world.fetch(2, max_wait_ms=1000, last_fetched_epoch=0)
     (part,) = answer.responses[0].partitions
     assert part.diverging_epoch.epoch >= 0
+
+
+def test_log_of_a_session_is_found_again_only_after_topics_have_changed(tmp_path: Path) -> None:
+    world = Led(tmp_path)
+    session = world.fetch(0, session_epoch=0).session_id
+    finds = world.replicas.finds
+    for number in range(3):
+        world.append(b"a")
+        answer = world.fetch(number, session_id=session, session_epoch=1 + number)
+        assert len(data_of(answer).records) > 0
+    assert world.replicas.finds == finds
+    world.create("others", [NODE])
+    world.fetch(3, session_id=session, session_epoch=4)
+    assert world.replicas.finds == finds + 1
+
+
+def test_follower_without_the_right_of_brokers_is_refused_in_its_session(tmp_path: Path) -> None:
+    world = Led(tmp_path)
+    session = world.fetch(0, session_epoch=0).session_id
+    world.append(b"a")
+    assert data_of(world.fetch(0, session_id=session, session_epoch=1)).error_code == 0
+    world.authorizer.forbidden = {("CLUSTER_ACTION", "CLUSTER", "kafka-cluster")}
+    answer = world.fetch(1, session_id=session, session_epoch=2)
+    assert data_of(answer).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from gateway.log.metadata.local_log import LocalLog, LogSettings
+from gateway.log.reading import own_log
 from gateway.log.reading.log_view import LogView
 from gateway.log.reading.own_log import OwnLog
+from gateway.log.segments.segment import ReadableSegment
+from gateway.log.segments.segment_slice import SegmentSlice
 from kwire.metadata_log.snapshot_id import SnapshotId
 from tests.gateway.log.kafka_files import batch, snapshot_bytes
 
@@ -170,3 +173,27 @@ def test_views_follow_closed_segments_that_change(log: LocalLog) -> None:
         (2, 30),
         (3, 40),
     ]
+
+
+def test_view_is_made_when_it_is_read_and_once(
+    log: LocalLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = OwnLog(log.log, snapshot_prefix=False)
+    made: list[int] = []
+    whole = own_log._whole
+
+    def counted(segment: ReadableSegment) -> SegmentSlice:
+        made.append(segment.end_offset)
+        return whole(segment)
+
+    monkeypatch.setattr(own_log, "_whole", counted)
+    for time in range(5):
+        append(log, time)
+        own.refresh()
+        moment = own.moment
+        assert (moment.start_offset, moment.end_offset) == (0, time + 1)
+    assert made == [], "nobody has read"
+    append(log, 5)
+    own.refresh()
+    assert moment.view.end_offset == 5, "the log as it was"
+    assert moment.view is moment.view and made == [5]

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.log.segments.batch_check import Batch
 from gateway.log.segments.batch_index import BatchIndex
+from gateway.log.segments.segment_index import SegmentIndex
 from gateway.log.segments.segment_scan import scan_segment
 from gateway.log.segments.segment_slice import SegmentSlice, Slot
 from kwire.metadata_log.open_file import OpenFile
@@ -125,3 +127,21 @@ def test_file_that_was_cut_has_what_is_left(path: Path, opened: object) -> None:
     assert piece.slot_of(piece.end_offset - 1) is None
     os.truncate(path, 0)
     assert (piece.slot_of(0), list(piece.slots())) == (None, [])
+
+
+def test_batch_that_was_added_last_is_found_by_its_header_alone(path: Path) -> None:
+    piece = by_writer(path)
+    index, last = piece.index, all_slots(piece)[-1]
+    assert isinstance(index, SegmentIndex)
+    assert index.position_before(last.offset) < last.position, "it has no entry"
+    added = batch(piece.end_offset, 2)
+    with path.open("ab") as file:
+        file.write(added.data)
+    described = Batch(0, len(added.data), piece.end_offset, piece.end_offset + 1, 1, 1000)
+    index.add([described], piece.end)
+    for offset in (piece.end_offset, piece.end_offset + 1):
+        assert index.position_near(offset) == piece.end
+    grown = replace(piece, end=piece.end + described.size, end_offset=piece.end_offset + 2)
+    found = grown.slot_of(piece.end_offset + 1)
+    assert found is not None and (found.position, found.size) == (piece.end, described.size)
+    assert piece.slot_of(last.offset) == last, "as before"
