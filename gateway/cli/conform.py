@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 _INTERRUPTED: Final = 130
 _TIMEOUT_S: Final = 10.0
 _WORKERS: Final = 8
-#: Parameter of mallopt(3), and the size from which a block is returned.
-_M_MMAP_THRESHOLD: Final = -3
-_LARGE_BLOCK_BYTES: Final = 128 * 1024
 _FORMS: Final = ("text", "json", "junit", "html")
 
 
@@ -221,6 +218,7 @@ def _grade(words: Sequence[str], rules: Sequence[Rule], wanted: ConformOptions) 
 
 
 def _run(address: Address, rules: Sequence[Rule], wanted: ConformOptions) -> Report:
+    from gateway.base.c_heap import return_large_blocks
     from gateway.cli.conform_connect import target_of
     from gateway.cli.conform_progress import progress
     from kwire.conformance.opening import open_session
@@ -228,7 +226,7 @@ def _run(address: Address, rules: Sequence[Rule], wanted: ConformOptions) -> Rep
     from kwire.conformance.session import CannotConnect
 
     security = client_security(wanted.config)
-    _return_large_blocks()
+    return_large_blocks()
     try:
         session = open_session(target_of(address, security), wanted.timeout or _TIMEOUT_S)
     except CannotConnect as error:
@@ -241,19 +239,6 @@ def _run(address: Address, rules: Sequence[Rule], wanted: ConformOptions) -> Rep
     config = "" if wanted.config is None else f" --command-config {wanted.config}"
     report.command = f"kwire conform {address}{config}"
     return report
-
-
-def _return_large_blocks() -> None:
-    """Have the C library return the memory of each large response to the system at once.
-
-    glibc keeps freed blocks of up to 32 MiB, in one arena for each thread: eight rules that read a
-    large response each would hold eight of them.
-    """
-    import contextlib
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):  # a C library without mallopt
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
 
 
 def _check(directory: Path) -> Report:

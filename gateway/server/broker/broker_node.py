@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import trio
 
+from gateway.base.c_heap import keep_blocks_of_requests
 from gateway.broker.lifecycle import BrokerLifecycle
 from gateway.log.files.clean_shutdown import write_clean_shutdown
 from gateway.log.files.disk import Disk
@@ -205,6 +206,7 @@ class BrokerNode:
 
     async def run(self) -> None:
         """Run all tasks until cancelled."""
+        keep_blocks_of_requests()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.replicas.run)
             nursery.start_soon(self._replica_tasks.run)
