@@ -10,11 +10,10 @@ process. After each measurement the end of the log is compared with what was sen
 from __future__ import annotations
 
 import random
-import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -27,16 +26,14 @@ from kwire.records import Record, encode_batch
 from tools.bench import processors
 from tools.bench.data_servers import DataServer, both, frame_of
 from tools.bench.request_load import load
+from tools.bench.rounds import ROUNDS, Value, compared
 from tools.java import JavaError
 from tools.process import ProcessError, cpu_seconds
 from tools.wire_client import WireClient
 
 _PRODUCE, _FETCH = 9, 11
 _GB = 1e9
-_ROUNDS = 3
-_WARM_UP_S, _MEASURED_S = 0.5, 2.0
-#: Before the first measurement of a kind: the JVM compiles meanwhile.
-_FIRST_WARM_UP_S = 4.0
+_MEASURED_S = 2.0
 _CONNECTIONS, _IN_FLIGHT = 2, 5
 _ACKS = 1
 _PARTITIONS = 1000
@@ -63,13 +60,6 @@ _BATCHES: Sequence[_Batch] = (
     _Batch("256 KiB, records of 1 kB", 256 << 10, 1000, 1.0),
     _Batch("1 MiB, records of 10 kB", (1 << 20) - 8192, 10_000, 1.0),
 )
-
-
-class _Value(NamedTuple):
-    """A measurement: processor time in the row's unit, and requests a second."""
-
-    cost: float
-    rate: float
 
 
 def run() -> list[dict[str, Any]]:
@@ -106,16 +96,20 @@ def batch_of(size: int, record: int, now_ms: int) -> tuple[bytes, int]:
     return encode_batch(records), count
 
 
-def _produce(topic: str, indexes: Sequence[int], records: bytes) -> ProduceRequest:
+def produce_request(
+    topic: str, indexes: Sequence[int], records: bytes, acks: int = _ACKS
+) -> ProduceRequest:
+    """Return the request that produces ``records`` to each of the partitions ``indexes``."""
     partitions = [PartitionProduceData(index=index, records=records) for index in indexes]
     return ProduceRequest(
-        acks=_ACKS,
+        acks=acks,
         timeout_ms=30_000,
         topic_data=[TopicProduceData(name=topic, partition_data=partitions)],
     )
 
 
-def _wall_ms() -> int:
+def wall_ms() -> int:
+    """The time of records that are made now, ms."""
     return int(time.time() * 1000)
 
 
@@ -124,24 +118,24 @@ def _wall_ms() -> int:
 
 
 def _produce_row(servers: Sequence[DataServer], batch: _Batch) -> dict[str, Any]:
-    records, count = batch_of(batch.size, batch.record, _wall_ms())
+    records, count = batch_of(batch.size, batch.record, wall_ms())
 
-    def measure(server: DataServer, warm_up_s: float) -> _Value:
+    def measure(server: DataServer, warm_up_s: float) -> Value:
         server.create("bench-produce")
         try:
-            frame = frame_of(_produce("bench-produce", [0], records), _PRODUCE)
+            frame = frame_of(produce_request("bench-produce", [0], records), _PRODUCE)
             value, sent = _loaded(server, frame, warm_up_s)
             _compare(server.end("bench-produce"), sent * count, server)
         finally:
             server.delete("bench-produce")
         return value._replace(cost=value.cost / len(records) * _GB)
 
-    row = _compared(servers, f"Produce, batches of {batch.title}", "s CPU/GB", measure)
+    row = compared(servers, f"Produce, batches of {batch.title}", "s CPU/GB", measure)
     return {**row, "bar": batch.bar}
 
 
 def _fetch_row(servers: Sequence[DataServer]) -> dict[str, Any]:
-    records, _ = batch_of(64 << 10, 1000, _wall_ms())
+    records, _ = batch_of(64 << 10, 1000, wall_ms())
     asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     topic = FetchTopic(topic="bench-fetch", partitions=[asked])
     request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[topic])
@@ -150,30 +144,30 @@ def _fetch_row(servers: Sequence[DataServer]) -> dict[str, Any]:
         server.create("bench-fetch")
         with WireClient(server.address) as client:
             for _ in range(20):
-                client.call(_produce("bench-fetch", [0], records), _PRODUCE)
+                client.call(produce_request("bench-fetch", [0], records), _PRODUCE)
             answer = client.call(request, _FETCH)
             # Kafka cuts the last batch off where the limit is.
             sizes[server.name] = len(answer.responses[0].partitions[0].records)
 
-    def measure(server: DataServer, warm_up_s: float) -> _Value:
+    def measure(server: DataServer, warm_up_s: float) -> Value:
         value, _ = _loaded(server, frame_of(request, _FETCH), warm_up_s)
         return value._replace(cost=value.cost / sizes[server.name] * _GB)
 
     what = "Fetch of 1 MiB of one partition"
-    return {**_compared(servers, what, "s CPU/GB", measure), "bar": 1.0 / 0.7}
+    return {**compared(servers, what, "s CPU/GB", measure), "bar": 1.0 / 0.7}
 
 
 def _partitions_row(servers: Sequence[DataServer]) -> dict[str, Any]:
     """Requests of 200 partitions with one record each, to 1,000 partitions."""
-    records, _ = batch_of(1, 100, _wall_ms())
+    records, _ = batch_of(1, 100, wall_ms())
     for server in servers:
         server.create("bench-many", _PARTITIONS)
     asked = 200
 
-    def measure(server: DataServer, warm_up_s: float) -> _Value:
+    def measure(server: DataServer, warm_up_s: float) -> Value:
         first = random.Random(warm_up_s).randrange(_PARTITIONS - asked)
         indexes = range(first, first + asked)
-        frame = frame_of(_produce("bench-many", indexes, records), _PRODUCE)
+        frame = frame_of(produce_request("bench-many", indexes, records), _PRODUCE)
         before = sum(server.end("bench-many", index) for index in indexes)
         value, sent = _loaded(server, frame, warm_up_s)
         after = sum(server.end("bench-many", index) for index in indexes)
@@ -181,7 +175,7 @@ def _partitions_row(servers: Sequence[DataServer]) -> dict[str, Any]:
         return value._replace(cost=1e6 * value.cost / asked)
 
     what = f"Produce, {asked} of {_PARTITIONS:,} partitions a request, one record each"
-    return _compared(servers, what, "µs CPU/batch", measure)
+    return compared(servers, what, "µs CPU/batch", measure)
 
 
 def _session_row(servers: Sequence[DataServer]) -> dict[str, Any]:
@@ -191,7 +185,7 @@ def _session_row(servers: Sequence[DataServer]) -> dict[str, Any]:
         for server in servers
     }
 
-    def measure(server: DataServer, warm_up_s: float) -> _Value:
+    def measure(server: DataServer, warm_up_s: float) -> Value:
         partitions = [
             FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
             for index, offset in enumerate(ends[server.name])
@@ -208,18 +202,18 @@ def _session_row(servers: Sequence[DataServer]) -> dict[str, Any]:
                     raise OSError(f"{server.name}: the session is not idle: {answer.error_code}")
             took = time.monotonic() - began
             cost = (cpu_seconds(server.pid) - before) / _FETCHES
-        return _Value(1e6 * cost, _FETCHES / took)
+        return Value(1e6 * cost, _FETCHES / took)
 
     what = f"Fetch session of {_PARTITIONS:,} partitions, nothing new"
-    return _compared(servers, what, "µs CPU/fetch", measure)
+    return compared(servers, what, "µs CPU/fetch", measure)
 
 
 def _latency_rows(servers: Sequence[DataServer]) -> Iterator[dict[str, Any]]:
-    records, _ = batch_of(1, 100, _wall_ms())
+    records, _ = batch_of(1, 100, wall_ms())
     found: dict[str, list[float]] = {server.name: [] for server in servers}
     for server in servers:
         server.create("bench-latency")
-    for number in range(_ROUNDS + 1):
+    for number in range(ROUNDS + 1):
         for server in servers:
             waits = _waits(server, records)
             if number:  # the first round warms up
@@ -239,7 +233,7 @@ def _latency_rows(servers: Sequence[DataServer]) -> Iterator[dict[str, Any]]:
 
 
 def _waits(server: DataServer, records: bytes) -> list[float]:
-    request, found = _produce("bench-latency", [0], records), []
+    request, found = produce_request("bench-latency", [0], records), []
     with WireClient(server.address) as client:
         for _ in range(_ACKNOWLEDGED):
             began = time.perf_counter()
@@ -253,7 +247,7 @@ def _waits(server: DataServer, records: bytes) -> list[float]:
 # ------------------------------------------------------------------------------------------------
 
 
-def _loaded(server: DataServer, frame: bytes, warm_up_s: float) -> tuple[_Value, int]:
+def _loaded(server: DataServer, frame: bytes, warm_up_s: float) -> tuple[Value, int]:
     """Return processor time (s) for a request and requests a second; how many were sent in all."""
     # As from any client: a connection may begin with a small request only.
     first = frame_of(ApiVersionsRequest(), 0)
@@ -263,36 +257,9 @@ def _loaded(server: DataServer, frame: bytes, warm_up_s: float) -> tuple[_Value,
         before = cpu_seconds(server.pid)
         count, took = made.run(_MEASURED_S)
         used = cpu_seconds(server.pid) - before
-    return _Value(used / count, count / took), warm + count
+    return Value(used / count, count / took), warm + count
 
 
 def _compare(found: int, sent: int, server: DataServer) -> None:
     if found != sent:
         raise OSError(f"{server.name} acknowledged {sent} records and has {found}")
-
-
-def _compared(
-    servers: Sequence[DataServer],
-    what: str,
-    unit: str,
-    measure: Callable[[DataServer, float], _Value],
-) -> dict[str, Any]:
-    for server in servers:
-        measure(server, _FIRST_WARM_UP_S)
-    values: dict[str, list[_Value]] = {server.name: [] for server in servers}
-    for _ in range(_ROUNDS):
-        for server in servers:
-            values[server.name].append(measure(server, _WARM_UP_S))
-    own, peer = (
-        _Value(*(statistics.median(column) for column in zip(*values[server.name], strict=True)))
-        for server in servers
-    )
-    return {
-        "what": what,
-        "unit": unit,
-        "kwire": own.cost,
-        "peer": servers[1].name,
-        "peer_value": peer.cost,
-        "ratio": peer.cost / own.cost,
-        "notes": f"throughput {own.rate / peer.rate:.2f} times Kafka's",
-    }
