@@ -20,8 +20,10 @@ import click
 from gateway.cli import service_notify
 from gateway.cli.serve_help import GroupedOptions
 from gateway.cli.streams import OutputFailed
-from gateway.config.config import KEYS, Config, ConfigError, Key
+from gateway.config.config import Config, ConfigError
+from gateway.config.keys import KEYS
 from gateway.config.loading import load_config
+from gateway.config.values import Key
 from gateway.ports.services import SourceStopped
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Checks a configuration as a whole: ranges, listeners that collide, keys that contradict.
 
-``values`` has parsed the texts before; ``config`` calls this module with the complete ``Config``.
+``values`` has parsed the texts before; ``loading`` calls this module with the complete ``Config``.
 """
 
 from __future__ import annotations
@@ -11,20 +11,30 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from gateway.config.values import LISTENER_MAX_CONNECTIONS, SOURCE_NAMES, SourceKind
+from gateway.config.values import (
+    LISTENER_MAX_CONNECTIONS,
+    SOURCE_NAMES,
+    ConfigError,
+    SourceKind,
+)
 
 if TYPE_CHECKING:
     from gateway.config.config import Config
 
 
-def problems(config: Config) -> list[str]:
-    """The problems, one sentence each that names the key; empty if there is none."""
-    return [
+def check(config: Config) -> Config:
+    """Return ``config``. Raises ConfigError with its problems, a sentence each that names the
+    key.
+    """
+    problems = [
         *_out_of_range(config),
         *_listener_problems(config),
         *_connection_problems(config),
         *_contradictions(config),
     ]
+    if problems:
+        raise ConfigError(*problems)
+    return config
 
 
 def _out_of_range(config: Config) -> list[str]:

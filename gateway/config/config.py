@@ -1,14 +1,14 @@
 # tidy: file-length: a table with a row for each key, and few functions
-"""Holds the configuration of ``kwire serve``: one frozen value, checked once.
+"""Holds the configuration of ``kwire serve``: one frozen value.
 
 Names are those of Kafka's ``server.properties`` where the meaning is the same; aliases are those of
-KIP-595. ``gateway.config.loading`` reads the texts of the keys from flags, environment and file.
-The packages that use a security protocol or a directory check that it can be used.
+KIP-595. ``gateway.config.loading`` reads the texts of the keys from flags, environment and file,
+and ``gateway.config.checks`` checks the value as a whole. The packages that use a security protocol
+or a directory check that it can be used.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,27 +16,24 @@ from typing import Final
 
 from gateway.base.address import Address
 from gateway.base.sizes import KIB, MIB
-from gateway.config import checks as config_checks
 from gateway.config.key import INT_MAX, LONG_MAX, key
 from gateway.config.security import of_listener
 from gateway.config.values import (
     ENVIRONMENT_PREFIX,
     LEADER_SELECTOR,
     LISTENER_MAX_CONNECTIONS,
-    PARSERS,
     RACK_AWARE,
     SECURITY_PROTOCOLS,
     SOURCE_NAMES,
     Assignor,
     ConfigError,
-    Key,
     Listener,
     SourceKind,
 )
 
 __all__ = [
-    "ALIASES", "ENVIRONMENT_PREFIX", "INT_MAX", "KEYS", "KIB", "MIB", "SECURITY_PROTOCOLS",
-    "Config", "ConfigError", "Key", "Listener", "SourceKind",
+    "ENVIRONMENT_PREFIX", "INT_MAX", "KIB", "MIB", "SECURITY_PROTOCOLS",
+    "Config", "ConfigError", "Listener", "SourceKind",
 ]  # fmt: skip
 
 _CONTROLLER_PORT: Final = 9093
@@ -875,9 +872,6 @@ class Config:
             object.__setattr__(self, "listeners", (*self.listeners, added))
             known = {added.name: "PLAINTEXT", **self.listener_security_protocol_map}
             object.__setattr__(self, "listener_security_protocol_map", known)
-        problems = config_checks.problems(self)
-        if problems:
-            raise ConfigError(*problems)
 
     def _controller_listener(self) -> Listener:
         """The controller listener that is added where ``listeners`` has none.
@@ -959,29 +953,3 @@ class Config:
     def security_protocol(self, listener: str) -> str:
         """The security protocol of the listener of that name."""
         return self.listener_security_protocol_map[listener]
-
-
-def _keys() -> dict[str, Key]:
-    keys = {}
-    for attribute in dataclasses.fields(Config):
-        if not attribute.metadata:  # ``security``, which ``loading`` fills with many keys
-            continue
-        name, about = attribute.name.replace("_", "."), attribute.metadata
-        keys[name] = Key(
-            name=name,
-            attribute=attribute.name,
-            parse=PARSERS[str(attribute.type)],
-            help=about["help"],
-            unit=about["unit"],
-            default=attribute.default_factory()
-            if callable(attribute.default_factory)
-            else attribute.default,
-            choices=about.get("choices", ()),
-            aliases=about.get("aliases", ()),
-        )
-    return keys
-
-
-#: Every key by its name, in the order of Config.
-KEYS: Final[Mapping[str, Key]] = _keys()
-ALIASES: Final = {alias: key.name for key in KEYS.values() for alias in key.aliases}

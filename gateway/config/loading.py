@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.config.config import ALIASES, ENVIRONMENT_PREFIX, KEYS, Config, ConfigError
+from gateway.config.checks import check
+from gateway.config.config import ENVIRONMENT_PREFIX, Config, ConfigError
+from gateway.config.keys import ALIASES, KEYS
 from gateway.config.security import LISTENER_KEYS, NODE_KEYS, is_security_key, key_of_variable
 from gateway.config.values import read_properties_text
 from gateway.java.text import trim
@@ -38,7 +40,7 @@ def load_config(
         except ValueError as error:
             problems.append(f"{name} ({where}): {error}")
     try:
-        config = Config(**values)
+        config = check(Config(**values))
     except ConfigError as error:
         problems.extend(error.problems)
     if problems:

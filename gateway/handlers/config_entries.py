@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gateway.config.config import KEYS, Key
+from gateway.config.keys import KEYS
+from gateway.config.values import Key
 from gateway.controller.configs.broker_keys import BROKER_KEYS, LISTENER_KEYS
 from gateway.controller.configs.config_def import ConfigKey, ConfigSource, ConfigType
 from gateway.controller.configs.topic_configs import (

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from gateway.cli import COMMANDS, main
 from gateway.cli.serve_help import GROUPS, group_of
-from gateway.config.config import KEYS
+from gateway.config.keys import KEYS
 from kwire.frame import frame
 from kwire.header import encode_request_header
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.base.address import Address
-from gateway.config.config import INT_MAX, KEYS, Config, ConfigError, Listener, SourceKind
+from gateway.config.checks import check
+from gateway.config.config import INT_MAX, Config, ConfigError, Listener, SourceKind
+from gateway.config.keys import KEYS
 from gateway.config.loading import load_config
 
 #: A text for every key that is not its default.
@@ -472,4 +474,4 @@ def test_more_than_one_worker_needs_linux(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("sys.platform", "darwin")
     assert Config(workers=1).workers == 1
     with pytest.raises(ConfigError, match="workers: more than one needs Linux"):
-        Config(workers=2)
+        check(Config(workers=2))

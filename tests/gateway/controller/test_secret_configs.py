@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config.config import KEYS as OWN_KEYS
+from gateway.config.keys import KEYS as OWN_KEYS
 from gateway.controller.configs.broker_keys import LISTENER_KEYS, STATIC_BROKER_KEYS
 from gateway.controller.configs.config_def import ConfigType
 from gateway.controller.configs.resource_configs import KEYS

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.config.config import KEYS, Config, Listener
+from gateway.config.config import Config, Listener
+from gateway.config.keys import KEYS
 from gateway.controller.configs.config_def import ConfigSource, ConfigType
 from gateway.handlers.apis import describe_configs
 from kwire.cluster.image import BROKER_RESOURCE

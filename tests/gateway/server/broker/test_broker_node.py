@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from gateway.broker.lifecycle import BrokerState
+from gateway.config.checks import check
 from gateway.config.config import Config, ConfigError
 from gateway.log.files.clean_shutdown import FILE_NAME
 from kwire.cluster.image import TOPIC_RESOURCE
@@ -276,9 +277,9 @@ async def test_producer_ids_are_those_of_the_registered_broker(tmp_path: Path) -
 
 def test_broker_needs_a_quorum_of_one_in_one_process(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="workers"):
-        Config(process_roles="broker,controller", data_dir=tmp_path, workers=2)
+        check(Config(process_roles="broker,controller", data_dir=tmp_path, workers=2))
     with pytest.raises(ConfigError, match=r"process\.roles"):
-        Config(process_roles="broker,controller", source="sample")
+        check(Config(process_roles="broker,controller", source="sample"))
 
 
 @in_loop

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from gateway.base.address import Address
+from gateway.config.checks import check
 from gateway.config.config import Config, ConfigError, Listener
 from gateway.handlers.table import relay_handlers
 from gateway.ports.services import State
@@ -182,9 +183,11 @@ def test_observers_authenticate_at_a_relay(tmp_path: Path) -> None:
 
 def test_observer_without_a_listener_for_clients_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is none for clients"):
-        Config(
-            source="observer",
-            listeners=(FOR_NODES,),
-            controller_quorum_bootstrap_servers=(Address("a", 1),),
-            data_dir=tmp_path,
+        check(
+            Config(
+                source="observer",
+                listeners=(FOR_NODES,),
+                controller_quorum_bootstrap_servers=(Address("a", 1),),
+                data_dir=tmp_path,
+            )
         )
