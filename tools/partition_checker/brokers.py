@@ -96,9 +96,15 @@ class Brokers:
         return next(one for one in self.clusters if node in one.nodes)
 
     def create(self, topics: Sequence[str], partitions: int) -> None:
-        """Create topics with three replicas, two of which have to be in sync."""
+        """Create topics with three replicas, two of which have to be in sync. Brokers take records
+        of any time: with a clock that was set back, those of producers are hours ahead.
+        """
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        config = {"min.insync.replicas": "2", "segment.bytes": str(1 << 20)}
+        config = {
+            "min.insync.replicas": "2",
+            "segment.bytes": str(1 << 20),
+            "message.timestamp.after.max.ms": str((1 << 63) - 1),
+        }
         missing = set(topics)
         deadline = time.monotonic() + PATIENCE_S
         while missing:
