@@ -44,12 +44,16 @@ class ActiveProducer(NamedTuple):
 
 
 class LogSize(NamedTuple):
-    """The bytes of a partition on disk, in ``directory``."""
+    """The bytes of a partition on disk, in ``directory``. ``is_future``: the log is being moved
+    there, and ``lag`` records are to come.
+    """
 
     topic: str
     partition: int
     size: int
     directory: str = ""
+    lag: int = 0
+    is_future: bool = False
 
 
 class WritablePartition(Partition, Protocol):

@@ -41,6 +41,7 @@ from gateway.sources.partition_append import Outcome, PartitionAppend
 from gateway.sources.partition_checkpoint import PartitionCheckpoint
 from gateway.sources.partition_compaction import PartitionCompaction
 from gateway.sources.partition_jobs import Job, PartitionJobs
+from gateway.sources.partition_move import PartitionMove
 from gateway.sources.partition_retention import delete_expired, start_at
 from gateway.sources.stored_log import StoredLog
 from kwire.protocol import ErrorCode
@@ -138,6 +139,9 @@ class DataPartition(LogPartition):
         self.follower = FollowerAppends(self.stored, self._jobs, clock, self._commit_up_to)
         #: The decisions of the leader, once the log is open; None while this node follows.
         self.leader: Leader | None = None
+        self.moving = PartitionMove(
+            self.stored, self._jobs, lambda: self._appends.epoch, self._note_directory
+        )
         self._waits = CommitWaits()
         self._deletions = DeletionWaits()
         # As far as this replica knows; the log may end below it.
@@ -191,6 +195,10 @@ class DataPartition(LogPartition):
     def is_offline(self) -> bool:
         """Whether the log directory has failed."""
         return self._offline is not None
+
+    def _note_directory(self) -> None:
+        self.directory = self.stored.directory
+        self.log_dir = str(self.directory.parent)
 
     def when_open(self, on_done: Callable[[], None]) -> None:
         """Call ``on_done`` on the event loop when everything that is to be done with the log now is

@@ -18,7 +18,9 @@ from gateway.log.files.errors import DiskFailed, LogError
 from gateway.log.files.offset_checkpoint import Checkpoints
 from gateway.log.files.partition_metadata import FILE_NAME as PARTITION_METADATA
 from gateway.log.files.problem import Problem
+from gateway.log.partition.log_move import LogMove
 from gateway.log.partition.log_settings import LogSettings
+from gateway.log.partition.partition_directories import remove_directory
 from gateway.log.partition.roll_policy import rolls_by_size_and_age
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.reading.own_log import OwnLog
@@ -212,6 +214,37 @@ class StoredLog:
                 self.producers.close(end_offset)
             if end_offset is not None:
                 self.note_recovery_point(end_offset)
+
+    def move(self, made: LogMove, checkpoints: Checkpoints) -> bool:
+        """Put the copy ``made``, in the directory with ``checkpoints``, in the place of the log;
+        whether it is there. Nothing is appended meanwhile; the log is open behind it.
+        """
+        log = self.writable
+        if log is None or self._is_closed:
+            return False
+        end_offset, old = log.end_offset, self.checkpoints
+        self.log = None
+        try:
+            log.close()
+            self.producers.close(end_offset)
+            made.finish()
+            for one, other in zip(old.all, checkpoints.all, strict=True):
+                other.write(self.topic, self.index, one.get(self.topic, self.index))
+            left = made.leave()
+        except LogError as error:
+            # Both have the same records: the copy goes, so that no start takes it for the newer.
+            self._note(error)
+            with contextlib.suppress(LogError):
+                made.drop()
+            self.open()
+            return False
+        self.directory, self.checkpoints = made.directory, checkpoints
+        self.note_recovery_point(end_offset)
+        self.open()
+        with contextlib.suppress(LogError):
+            old.forget(self.topic, self.index)
+            remove_directory(left)
+        return True
 
     def give_up(self) -> None:
         """Close the files for good: the disk has failed, and what is on it is not known."""

@@ -71,7 +71,4 @@ def _altered_one(name: str, index: int, path: str, context: Context) -> ErrorCod
     replicas = context.gateway.replicas
     if topic.partitions is None or replicas is None:
         return ErrorCode.REPLICA_NOT_AVAILABLE
-    record = topic.partitions[index]
-    if context.gateway.node_id not in record.replicas:
-        return ErrorCode.REPLICA_NOT_AVAILABLE
-    return replicas.move(record, path)
+    return replicas.move(topic.partitions[index], path)

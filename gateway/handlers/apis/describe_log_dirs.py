@@ -56,12 +56,17 @@ def _described(
     replicas, metadata = context.gateway.replicas, context.gateway.partition.log_dir
     known = {metadata: True} if replicas is None else replicas.directories()
     found: dict[str, dict[str, DescribeLogDirsTopic]] = {path: {} for path in known}
-    for name, index, size, directory in _sizes(context):
+    for name, index, size, directory, lag, is_future in _sizes(context):
         # The metadata log of a broker may be beside its log directories, as in Kafka.
         if directory in found and (asked is None or (name, index) in asked):
             topic = found[directory].setdefault(name, DescribeLogDirsTopic(name=name))
             topic.partitions.append(
-                DescribeLogDirsPartition(partition_index=index, partition_size=size)
+                DescribeLogDirsPartition(
+                    partition_index=index,
+                    partition_size=size,
+                    offset_lag=lag,
+                    is_future_key=is_future,
+                )
             )
         yield
     return DescribeLogDirsResponse(

@@ -145,7 +145,12 @@ class Checkpoints:
         self.cleaned = OffsetCheckpoint(data_dir / CLEANER, disk, problems)
         self.high_watermarks = OffsetCheckpoint(data_dir / REPLICATION, disk, problems)
 
+    @property
+    def all(self) -> tuple[OffsetCheckpoint, ...]:
+        """The files, in an order that is always the same."""
+        return self.recovery_points, self.log_starts, self.cleaned, self.high_watermarks
+
     def forget(self, topic: str, partition: int) -> None:
         """The partition is deleted, or begins anew. Raises DiskFailed."""
-        for one in (self.recovery_points, self.log_starts, self.cleaned, self.high_watermarks):
+        for one in self.all:
             one.write(topic, partition, None)

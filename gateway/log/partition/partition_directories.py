@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kwire.uuid import Uuid
 
 _NAME: Final = re.compile(r"(.+)-([0-9]+)", re.ASCII | re.DOTALL)
-_DELETED: Final = re.compile(r".+\.[0-9a-f]{32}-delete", re.ASCII | re.DOTALL)
+_DELETED: Final = re.compile(r".+\.[0-9a-f]{32}-(?:delete|future)", re.ASCII | re.DOTALL)
 _NAME_MAX: Final = 255
 
 
@@ -47,11 +47,16 @@ def set_aside(path: Path, disk: Disk, unique: str, suffix: str) -> Path:
     """Rename the directory of a partition, durably, and return the new path. ``unique`` has 32
     hexadecimal digits; ``suffix`` is ``delete`` or ``stray``. Raises DiskFailed.
     """
-    ending = f".{unique}-{suffix}"
-    new = path.with_name(path.name[: _NAME_MAX - len(ending)] + ending)
+    new = aside(path, unique, suffix)
     disk.rename(path, new)
     disk.sync_directory(path.parent)
     return new
+
+
+def aside(path: Path, unique: str, suffix: str) -> Path:
+    """Return the path that :func:`set_aside` gives a directory."""
+    ending = f".{unique}-{suffix}"
+    return path.with_name(path.name[: _NAME_MAX - len(ending)] + ending)
 
 
 def remove_directory(path: Path) -> None:
@@ -61,7 +66,9 @@ def remove_directory(path: Path) -> None:
 
 
 def remove_deleted(data_dir: Path) -> None:
-    """Remove the directories of deleted partitions that a crash has left. Raises DiskFailed."""
+    """Remove the directories of deleted partitions that a crash has left, and copies of those that
+    were being moved. Raises DiskFailed.
+    """
     with doing("read", data_dir):
         left = [path for path in data_dir.iterdir() if _DELETED.fullmatch(path.name)]
     for path in left:

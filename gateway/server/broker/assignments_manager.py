@@ -59,7 +59,9 @@ class AssignmentsManager:
         self._wake = trio.Event()
 
     def assign(self, record: PartitionRecord, directory: LogDirectory) -> None:
-        """Have the controller told that this broker's replica is in ``directory``."""
+        """Have the controller told that this broker's replica is in ``directory``, also if that has
+        failed since: the controller would take the replica for one that is online.
+        """
         self._wanted[record.topic_id, record.partition_id] = directory
         self._wake.set()
 
@@ -96,7 +98,7 @@ class AssignmentsManager:
     def _is_due(self, image: Image, key: Key, directory: LogDirectory) -> bool:
         record = image.partitions.get(key[0], {}).get(key[1])
         node_id = self._lifecycle.broker_id
-        if record is None or node_id not in record.replicas or not directory.is_online:
+        if record is None or node_id not in record.replicas:
             return False
         is_supported = is_directory_assignment_supported(image.metadata_version)
         return is_supported and assigned_directory(record, node_id) != directory.id

@@ -210,6 +210,7 @@ class BrokerNode:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.replicas.run)
             nursery.start_soon(self._replica_tasks.run)
+            nursery.start_soon(self.replicas.mover.run)
             nursery.start_soon(self.isrs.run)
             nursery.start_soon(self._assignments.run)
             nursery.start_soon(self.replicas.fetchers.run)

@@ -87,8 +87,8 @@ class DataLogCleaner:
             try:
                 await self._clean(partition, made)
             except LogError as error:
-                if not partition.compaction.is_wanted:
-                    continue  # it was deleted meanwhile
+                if not partition.compaction.is_wanted or partition.stored.log is not made.log:
+                    continue  # it was deleted or moved meanwhile
                 self._uncleanable.add(partition)
                 self._reports.report("partition not compacted", error=str(error))
         return any(partition not in self._uncleanable for partition, _ in plans)

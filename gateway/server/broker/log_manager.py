@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kwire.messages.partition_record import PartitionRecord
     from kwire.uuid import Uuid
 
+#: Partitions that may have a directory before they come to this broker.
+_PREFERRED_MAX: Final = 10_000
 #: Directories that are looked at between other tasks.
 _SLICE: Final = 100
 #: A partition of a topic.
@@ -55,6 +57,7 @@ class LogManager:
         self._disk = disk
         self._report = report
         self._places: dict[Key, LogDirectory] = {}
+        self._preferred: dict[Key, LogDirectory] = {}
         self._counts = Counter(dict.fromkeys(directories, 0))
 
     @property
@@ -69,10 +72,13 @@ class LogManager:
 
     def place(self, key: Key, assigned: Uuid | None) -> LogDirectory | None:
         """Return the directory of a partition: where its log is, else where the image ``assigned``
-        it to, else the one with the fewest logs. None if its log may be in a directory that is
+        it to, else the one that is preferred for it, or that has the fewest logs. None if its log may be in a directory that is
         offline (``Partition.createLogInAssignedDirectoryId``).
         """
+        preferred = self._preferred.pop(key, None)
         found = self._places.get(key) or self._assigned(assigned)
+        if found is None and preferred is not None and preferred.is_online:
+            found = preferred
         if found is None:
             if assigned != UNASSIGNED and self.offline_count:
                 return None
@@ -88,6 +94,17 @@ class LogManager:
         self.forget(key)
         self._places[key] = directory
         self._counts[directory] += 1
+
+    def prefer(self, key: Key, directory: LogDirectory) -> None:
+        """Place a partition that comes to this broker later in ``directory``."""
+        self._preferred.pop(key, None)
+        while len(self._preferred) >= _PREFERRED_MAX:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[key] = directory
+
+    def moved(self, key: Key, directory: LogDirectory) -> None:
+        """The log of a partition is in another directory."""
+        self._put(key, directory)
 
     def of(self, key: Key) -> LogDirectory | None:
         """Return the directory of a partition that was placed."""

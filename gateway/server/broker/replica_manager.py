@@ -22,6 +22,7 @@ from gateway.ports.services import SourceStopped, State
 from gateway.server.broker.cleaner_settings import CleanerSettings, cleaner_settings
 from gateway.server.broker.directory_turns import DirectoryTurns
 from gateway.server.broker.log_manager import LogManager, assigned_directory
+from gateway.server.broker.log_mover import LogMover
 from gateway.server.broker.topic_settings import TopicSettings, topic_settings
 from gateway.sources.append_counts import AppendCounts
 from gateway.sources.data_partition import Broker, DataPartition
@@ -93,6 +94,8 @@ class ReplicaManager:
         self.logs = LogManager(directories, node_id, self._disk, self._report)
         self._assign, self._directory_failed = assign, directory_failed
         self._throttle = throttle
+        #: Moves logs to other directories.
+        self.mover = LogMover(self._disk, reports, self._log_moved, self.disk_failed)
         #: Partitions whose log may be in a directory that is offline from the start.
         self._lost: dict[Key, None] = {}
         self._backlog = AppendBacklog(queued_max_bytes)
@@ -165,6 +168,7 @@ class ReplicaManager:
     def _delete(self, partition: DataPartition) -> None:
         self.offline.pop(partition, None)
         self.fetchers.unfollow(partition)
+        self.mover.forget(partition)
         self.logs.forget((partition.topic_id, partition.index))
         if partition.is_offline:
             return  # its directory is found, and set aside, when the disk is there again
@@ -314,17 +318,36 @@ class ReplicaManager:
 
     def move(self, record: PartitionRecord, path: str) -> ErrorCode:
         """As in ``Replicas``."""
-        directory = self.logs.of((record.topic_id, record.partition_id))
-        if directory is None or str(directory.path) != path:
-            return ErrorCode.LOG_DIR_NOT_FOUND
+        key = record.topic_id, record.partition_id
+        directory = next(one for one in self.logs.online if str(one.path) == path)
+        partition = self._partitions.get(key[0], {}).get(key[1])
+        if partition is None:
+            self.logs.prefer(key, directory)
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        if partition.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self.mover.move(partition, directory)
         return ErrorCode.NONE
+
+    def _log_moved(self, partition: DataPartition, directory: LogDirectory) -> None:
+        """The log of a partition is in another directory: the controller is to know."""
+        key = partition.topic_id, partition.index
+        image = self._image
+        record = None if image is None else image.partitions.get(key[0], {}).get(key[1])
+        if record is not None and self._partitions.get(key[0], {}).get(key[1]) is partition:
+            self.logs.moved(key, directory)
+            self._assign(record, directory)
 
     def sizes(self) -> Iterator[LogSize]:
         """As in ``Replicas``."""
         for name, topic_id in list(self._ids.items()):
             for index, partition in list(self._partitions.get(topic_id, {}).items()):
-                if not partition.is_offline:
-                    yield LogSize(name, index, partition.size_bytes, partition.log_dir)
+                if partition.is_offline:
+                    continue
+                yield LogSize(name, index, partition.size_bytes, partition.log_dir)
+                if (target := self.mover.targets.get(partition)) is not None:
+                    lag = partition.end_offset - partition.log_start_offset
+                    yield LogSize(name, index, 0, str(target.path), lag, is_future=True)
 
     @property
     def offline_count(self) -> int:
@@ -431,6 +454,7 @@ class ReplicaManager:
             partition = self._partitions.get(topic_id, {}).get(index)
             if partition is not None:
                 self.fetchers.unfollow(partition)
+                self.mover.forget(partition)
                 partition.go_offline(problem)
                 self.offline[partition] = None
         self._directory_failed(directory)

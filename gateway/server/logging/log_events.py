@@ -450,6 +450,16 @@ _BROKER: Final = (
         "broker is started again, and other brokers lead them.",
     ),
     _event(
+        "partition moved",
+        "info",
+        "partition directory",
+        "A client had the log of `partition` moved to the log directory `directory`.",
+    ),
+    _failure(
+        "partition not moved",
+        "A log could not be moved to another log directory, and stays where it is.",
+    ),
+    _event(
         "replicas not assigned",
         "warning",
         "error partitions",

@@ -22,7 +22,8 @@ class Directories(dict[str, bool]):
         return self
 
     def move(self, record: Any, path: str) -> ErrorCode:
-        return ErrorCode.NONE if path == next(iter(self)) else ErrorCode.LOG_DIR_NOT_FOUND
+        assert path == next(iter(self)), "one that is online"
+        return ErrorCode.NONE if NODE in record.replicas else ErrorCode.REPLICA_NOT_AVAILABLE
 
 
 class BrokerWorld(OwnWorld):

@@ -5,9 +5,11 @@ after a restart, and a directory whose disk fails takes its own partitions offli
 from __future__ import annotations
 
 import errno
+import os
 import shutil
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +19,16 @@ from gateway.log.files.errors import DiskFailed
 from gateway.log.files.meta_properties import FILE_NAME as META_PROPERTIES
 from gateway.log.partition.data_directory import read_meta
 from gateway.server.broker.replica_manager import ReplicaManager
+from kwire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kwire.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kwire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -24,6 +36,7 @@ from kwire.messages.create_topics_request import (
 )
 from kwire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from kwire.protocol import ErrorCode
+from kwire.uuid import Uuid
 from tests.gateway.server.broker.test_broker_alone import broker_of, controller_in
 from tests.gateway.server.broker.test_broker_node import (
     consume,
@@ -67,15 +80,20 @@ def assigned(node: OwnNode, topic: str) -> Any:
     return directory
 
 
+def is_assigned(node: OwnNode, topic: str, id: Uuid) -> bool:
+    return bool(assigned(node, topic) == id)
+
+
+def has_log(directory: Path, name: str) -> bool:
+    return name in logs_in(directory)
+
+
 async def all_assigned(node: OwnNode, directory: Path) -> dict[str, str]:
     """Wait until the controller knows in which of ``m`` and ``x`` each topic is; return that."""
     homes = {log[0]: home for home in ("m", "x") for log in logs_in(directory / home)}
     for topic, home in homes.items():
         id = directory_id(directory / home)
-        await until_async(
-            lambda topic=topic, id=id: assigned(node, topic) == id,  # type: ignore[misc]
-            "the controller knows the directory of each replica",
-        )
+        await until_async(partial(is_assigned, node, topic, id), "the controller knows")
     return homes
 
 
@@ -274,3 +292,89 @@ async def test_controllers_elsewhere_are_told_and_move_the_leader_away(tmp_path:
                 ),
                 "the other broker leads what was in the directory",
             )
+
+
+async def alter(node: OwnNode, path: Path, topic: str) -> int:
+    """Have the log of a topic moved; returns the error code."""
+    wanted = AlterReplicaLogDir(
+        path=str(path), topics=[AlterReplicaLogDirTopic(name=topic, partitions=[0])]
+    )
+    answer = await node.ask(AlterReplicaLogDirsRequest(dirs=[wanted]), 2)
+    code: int = answer.results[0].partitions[0].error_code
+    return code
+
+
+@in_loop
+async def test_log_is_moved_while_it_is_written_and_read(tmp_path: Path) -> None:
+    async with broker(tmp_path, "m", "x") as node:
+        await with_topic(node, "a")
+        values = [b"%d" % number for number in range(40)]
+        for value in values[:10]:
+            await produce(node, value, topic="a")
+        homes = await all_assigned(node, tmp_path)
+        for number, home in enumerate(("x", "m", "x")):
+            if home == homes["a"]:
+                continue
+            assert await alter(node, tmp_path / home, "a") == 0
+            for value in values[10 * (number + 1) : 10 * (number + 2)]:
+                await produce(node, value, topic="a")
+            await until_async(partial(has_log, tmp_path / home, "a-0"), "the log is there")
+            homes["a"] = home
+            id = directory_id(tmp_path / home)
+            await until_async(partial(is_assigned, node, "a", id), "the controller knows")
+            assert (await described(node))[home] == (0, ["a"])
+        written = [value for _, value in await consume(node, "a")]
+        assert written == values[: len(written)] and len(written) >= 20
+        assert logs_in(tmp_path / "m") == [] and logs_in(tmp_path / "x") == ["a-0"]
+        assert [
+            one for path in ("m", "x") for one in os.listdir(tmp_path / path) if "a-0." in one
+        ] == []
+    async with broker(tmp_path, "m", "x") as node:
+        await unfenced(node)
+        await produce(node, b"last", topic="a")
+        assert [value for _, value in await consume(node, "a")] == [*written, b"last"]
+
+
+@in_loop
+async def test_directory_is_chosen_before_the_replica_comes(tmp_path: Path) -> None:
+    async with controller_in(tmp_path) as controller:
+        paths = tuple(tmp_path / name for name in ("m", "x", "y"))
+        async with (
+            broker_of(controller, tmp_path / "m", log_dirs=paths) as first,
+            broker_of(controller, tmp_path / "second", node_id=12) as second,
+        ):
+            topic = CreatableTopic(
+                name="a",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[12])],
+            )
+            await second.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+            await until_async(lambda: "a" in first.image.topic_ids)
+            error = await alter(cast(OwnNode, first), tmp_path / "y", "a")
+            assert error == ErrorCode.REPLICA_NOT_AVAILABLE
+            moved = ReassignableTopic(
+                name="a", partitions=[ReassignablePartition(partition_index=0, replicas=[11, 12])]
+            )
+            request = AlterPartitionReassignmentsRequest(topics=[moved], timeout_ms=10_000)
+            assert (await first.ask(request, 0)).error_code == 0
+            await until_async(lambda: (tmp_path / "y" / "a-0").exists())
+
+
+@in_loop
+async def test_move_to_a_disk_that_fails_leaves_the_log_where_it_is(tmp_path: Path) -> None:
+    async with broker(tmp_path, "m", "x") as node:
+        await with_topic(node, "a")
+        await produce(node, b"1", topic="a")
+        (home,) = (await all_assigned(node, tmp_path)).values()
+        if home == "x":
+            assert await alter(node, tmp_path / "m", "a") == 0
+            await until_async(lambda: logs_in(tmp_path / "m") == ["a-0"])
+        fail(tmp_path / "x")
+        assert await alter(node, tmp_path / "x", "a") == 0
+        await until_async(
+            lambda: not replicas_of(node).logs.directories[1].is_online, "the disk has failed"
+        )
+        assert await alter(node, tmp_path / "x", "a") == ErrorCode.KAFKA_STORAGE_ERROR
+        await produce(node, b"2", topic="a")
+        assert [value for _, value in await consume(node, "a")] == [b"1", b"2"]
