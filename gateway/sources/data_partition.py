@@ -37,7 +37,7 @@ from gateway.sources.committed_view import up_to_high_watermark
 from gateway.sources.follower_appends import FollowerAppends
 from gateway.sources.leader_appends import LeaderAppends
 from gateway.sources.log_partition import LogPartition
-from gateway.sources.partition_append import Outcome, PartitionAppend
+from gateway.sources.partition_append import Outcome, PartitionAppend, not_enough_replicas
 from gateway.sources.partition_checkpoint import PartitionCheckpoint
 from gateway.sources.partition_compaction import PartitionCompaction
 from gateway.sources.partition_jobs import Job, PartitionJobs
@@ -109,7 +109,6 @@ class DataPartition(LogPartition):
         of every outcome. ``disk`` and ``clock`` (s) are for tests.
         """
         super().__init__(cluster_id=cluster_id, log_dir=str(directory.parent))
-        self.directory = directory
         self.topic_id = topic_id
         self.index, self.counts = index, counts
         self._broker, self._rules = broker, rules
@@ -139,11 +138,8 @@ class DataPartition(LogPartition):
         self.follower = FollowerAppends(self.stored, self._jobs, clock, self._commit_up_to)
         #: The decisions of the leader, once the log is open; None while this node follows.
         self.leader: Leader | None = None
-        self.moving = PartitionMove(
-            self.stored, self._jobs, lambda: self._appends.epoch, self._note_directory
-        )
-        self._waits = CommitWaits()
-        self._deletions = DeletionWaits()
+        self.moving = PartitionMove(self.stored, self._jobs, self._appends)
+        self._waits, self._deletions = CommitWaits(), DeletionWaits()
         # As far as this replica knows; the log may end below it.
         self._high_watermark = self.stored.high_watermark_at_start
         # For consumers ``served`` ends here: the high watermark, the last stable offset.
@@ -152,6 +148,11 @@ class DataPartition(LogPartition):
 
     # --- its life
     # ---------------------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the log, which may be moved to another log directory."""
+        return self.stored.directory
 
     @property
     def is_leader(self) -> bool:
@@ -195,10 +196,6 @@ class DataPartition(LogPartition):
     def is_offline(self) -> bool:
         """Whether the log directory has failed."""
         return self._offline is not None
-
-    def _note_directory(self) -> None:
-        self.directory = self.stored.directory
-        self.log_dir = str(self.directory.parent)
 
     def when_open(self, on_done: Callable[[], None]) -> None:
         """Call ``on_done`` on the event loop when everything that is to be done with the log now is
@@ -448,11 +445,7 @@ class DataPartition(LogPartition):
     def _append(self, one: PartitionAppend) -> None:
         leader = self.leader
         if one.until_committed and leader is not None and leader.is_under_min_isr:
-            refused = BatchRefused(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(leader.state.isr)} replicas of {self.directory.name} are in sync, and "
-                f"min.insync.replicas requires {leader.min_isr} for acks=all.",
-            )
+            refused = not_enough_replicas(self.directory.name, leader)
             for counts in self.counts:
                 counts.refused(refused.error)
             one.on_done(refused)

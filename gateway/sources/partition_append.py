@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.produce.validation import ProducedBatch
 from gateway.ports.replicas import Appended
+from kwire.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from gateway.broker.produce.marker import Marker
     from gateway.broker.produce.producer_state import BatchSeen, ProducerStates, Verification
+    from gateway.broker.replica.leader import Leader
 
 Outcome = Appended | BatchRefused
 
@@ -37,3 +39,12 @@ class PartitionAppend(NamedTuple):
             return states.check(self.batch.header, self.verification)
         states.check_marker(self.batch.header, self.marker, self.transaction_version)
         return None
+
+
+def not_enough_replicas(name: str, leader: Leader) -> BatchRefused:
+    """Return the outcome of an append with ``acks=all`` that is not made."""
+    return BatchRefused(
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        f"{len(leader.state.isr)} replicas of {name} are in sync, and min.insync.replicas requires "
+        f"{leader.min_isr} for acks=all.",
+    )

@@ -13,6 +13,7 @@ from gateway.log.files.errors import LogError
 if TYPE_CHECKING:
     from gateway.log.files.offset_checkpoint import Checkpoints
     from gateway.log.partition.log_move import LogMove
+    from gateway.sources.leader_appends import LeaderAppends
     from gateway.sources.partition_jobs import PartitionJobs
     from gateway.sources.stored_log import StoredLog
 
@@ -21,22 +22,14 @@ _ACTIVE_MAX: Final = MIB
 
 
 class PartitionMove:
-    """The turns of a move at ``stored``. ``epoch`` returns that of the leader, None where this node
-    does not lead; ``moved`` is called on the event loop when the log is elsewhere. All methods run
-    on the event loop.
+    """The turns of a move at ``stored``; ``appends`` are those of the leader. All methods run on
+    the event loop.
     """
 
-    def __init__(
-        self,
-        stored: StoredLog,
-        jobs: PartitionJobs,
-        epoch: Callable[[], int | None],
-        moved: Callable[[], None],
-    ) -> None:
+    def __init__(self, stored: StoredLog, jobs: PartitionJobs, appends: LeaderAppends) -> None:
         self._stored = stored
         self._jobs = jobs
-        self._epoch = epoch
-        self._moved = moved
+        self._appends = appends
 
     def begin(self, on_done: Callable[[int | None], None], *, roll: bool = False) -> None:
         """Call ``on_done`` with the base offset of the active segment, a new one with ``roll`` if
@@ -66,14 +59,8 @@ class PartitionMove:
         self, made: LogMove, checkpoints: Checkpoints, on_done: Callable[[bool], None]
     ) -> Callable[[], None]:
         is_moved = self._stored.move(made, checkpoints)
-        log, epoch = self._stored.log, self._epoch()
+        log, epoch = self._stored.log, self._appends.epoch
         if log is not None and epoch is not None:
             with contextlib.suppress(LogError):  # the append notes the epoch, or says why not
                 log.begin_epoch(epoch)
-
-        def done() -> None:
-            if is_moved:
-                self._moved()
-            on_done(is_moved)
-
-        return done
+        return partial(on_done, is_moved)

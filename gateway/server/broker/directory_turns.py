@@ -16,10 +16,13 @@ class DirectoryTurns:
 
     def __init__(self) -> None:
         self._leaving: dict[Path, list[DataPartition]] = {}
+        self._left: dict[DataPartition, Path] = {}
         self._waiting: dict[Path, dict[DataPartition, None]] = {}
 
     def leave(self, partition: DataPartition) -> None:
         """The partition is being deleted."""
+        # Noted here: a move that has begun may end before the partition leaves.
+        self._left[partition] = partition.directory
         self._leaving.setdefault(partition.directory, []).append(partition)
 
     def must_wait(self, partition: DataPartition) -> bool:
@@ -34,13 +37,14 @@ class DirectoryTurns:
 
     def done(self, partition: DataPartition) -> list[DataPartition]:
         """The jobs of a partition were performed; return those that need not wait any more."""
-        leaving = self._leaving.get(partition.directory)
+        directory = self._left.get(partition, partition.directory)
+        leaving = self._leaving.get(directory)
         if not leaving or leaving[0] is not partition or partition.has_jobs:
             return []
-        del leaving[0]
+        del leaving[0], self._left[partition]
         if not leaving:
-            del self._leaving[partition.directory]
-        return list(self._waiting.pop(partition.directory, ()))
+            del self._leaving[directory]
+        return list(self._waiting.pop(directory, ()))
 
     @property
     def is_any_waiting(self) -> bool:

@@ -72,8 +72,8 @@ class LogManager:
 
     def place(self, key: Key, assigned: Uuid | None) -> LogDirectory | None:
         """Return the directory of a partition: where its log is, else where the image ``assigned``
-        it to, else the one that is preferred for it, or that has the fewest logs. None if its log may be in a directory that is
-        offline (``Partition.createLogInAssignedDirectoryId``).
+        it to, else the one that is preferred for it, or that has the fewest logs. None if its log
+        may be in a directory that is offline (``Partition.createLogInAssignedDirectoryId``).
         """
         preferred = self._preferred.pop(key, None)
         found = self._places.get(key) or self._assigned(assigned)

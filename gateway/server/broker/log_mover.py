@@ -45,7 +45,7 @@ class LogMover:
     def move(self, partition: DataPartition, directory: LogDirectory) -> None:
         """Have the log moved; one that is there already stays, and is moved nowhere else."""
         self.forget(partition)
-        if partition.log_dir != str(directory.path):
+        if partition.directory.parent != directory.path:
             self.targets[partition] = directory
             self._wake.set()
 

@@ -84,16 +84,14 @@ class ReplicaManager:
         self._broker = Broker(
             node_id, self._registered, broker_epoch, trio.current_time, propose, lag_s
         )
-        self._cluster_id = registration.cluster_id
+        self._cluster_id, self._reports = registration.cluster_id, reports
         self._incarnation = registration.incarnation_id
-        self._reports = reports
         #: Fetches the partitions that other brokers lead.
         self.fetchers = fetchers
         self._disk = Disk(fsync=fsync)
         #: Where the logs are.
         self.logs = LogManager(directories, node_id, self._disk, self._report)
-        self._assign, self._directory_failed = assign, directory_failed
-        self._throttle = throttle
+        self._assign, self._directory_failed, self._throttle = assign, directory_failed, throttle
         #: Moves logs to other directories.
         self.mover = LogMover(self._disk, reports, self._log_moved, self.disk_failed)
         #: Partitions whose log may be in a directory that is offline from the start.
@@ -344,7 +342,7 @@ class ReplicaManager:
             for index, partition in list(self._partitions.get(topic_id, {}).items()):
                 if partition.is_offline:
                     continue
-                yield LogSize(name, index, partition.size_bytes, partition.log_dir)
+                yield LogSize(name, index, partition.size_bytes, str(partition.directory.parent))
                 if (target := self.mover.targets.get(partition)) is not None:
                     lag = partition.end_offset - partition.log_start_offset
                     yield LogSize(name, index, 0, str(target.path), lag, is_future=True)

@@ -33,7 +33,7 @@ def _offline_directories(facts: Facts) -> int | None:
     if facts.replicas is None:
         return None
     offline = {path for path, online in facts.replicas.directories().items() if not online}
-    return len(offline | {one.log_dir for one in facts.replicas.offline})
+    return len(offline | {str(one.directory.parent) for one in facts.replicas.offline})
 
 
 def _since_last_run_ms(facts: Facts) -> float | None:
