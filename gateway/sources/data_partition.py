@@ -111,8 +111,7 @@ class DataPartition(LogPartition):
         super().__init__(cluster_id=cluster_id, log_dir=str(directory.parent))
         self.topic_id = topic_id
         self.index, self.counts = index, counts
-        self._broker, self._rules = broker, rules
-        self._wake, self._notices = wake, notices
+        self._broker, self._rules, self._wake, self._notices = broker, rules, wake, notices
         self._epoch = -1
         self._record: PartitionRecord | None = None  # the newest, while this node leads
         self._known_fault: Problem | None = None  # of which readers were told

@@ -148,7 +148,12 @@ def replicas(*, partitions: int = 1, topics: int = 1) -> ReplicaManager:
     return cast(
         ReplicaManager,
         SimpleNamespace(
-            appended=counts, appended_by_topic=by_topic, partitions=logs, offline=logs[:1]
+            appended=counts,
+            appended_by_topic=by_topic,
+            partitions=logs,
+            offline=logs[:1],
+            offline_count=1,
+            directories=lambda: {"/a": True, "/b": False},
         ),
     )
 

@@ -83,7 +83,7 @@ APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
         (REPLICAS + "isrexpands_total", 2),
         (REPLICAS + "failedisrupdates_total", 1),
         (REPLICAS + "offlinereplicacount", 1),
-        ("kafka_log_logmanager_offlinelogdirectorycount", 1),
+        ("kafka_log_logmanager_offlinelogdirectorycount", 2),
         ("kafka_server_replicafetchermanager_maxlag", 9),
         (CLEANER + "max_dirty_percent", 75),
         (CLEANER + "time_since_last_run_ms", 3000),
