@@ -23,7 +23,7 @@ from gateway.sources.log_partition import LogPartition
 from kwire.messages.fetch_response import AbortedTransaction, LeaderIdAndEpoch
 from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID
-from tests.conformance_faults.mutants import mutant, patched, without_error, wrapped
+from tests.conformance_faults.mutants import mutant, patched, together, without_error, wrapped
 
 Context = AbstractContextManager[Any]
 
@@ -240,6 +240,19 @@ def ids_do_not_come_back() -> Context:
         return found
 
     return wrapped(fetch._Fetch, "answer", answer)
+
+
+@mutant("fetch.no-preferred-replica")
+def every_rack_has_a_replica() -> Context:
+    """A consumer that names a rack is sent to broker 4, whether there is one or not."""
+
+    def replica(original: Any, log: Any, offset: int, rack: str | None, context: Any) -> Any:
+        return 4 if rack else original(log, offset, rack, context)
+
+    return together(
+        patched(fetch, rack_of=lambda rack, context: rack),
+        wrapped(fetch, "preferred_replica", replica),
+    )
 
 
 @mutant("fetch.beyond-the-end")

@@ -150,6 +150,10 @@ def _behind_start(request: Any) -> bool:
     return any(one.fetch_offset > 0 for topic in request.topics for one in topic.partitions)
 
 
+def _has_rack(request: Any) -> bool:
+    return bool(request.rack_id)
+
+
 def _one_partition(answer: Any, request: Any) -> None:
     for topic in answer.responses:
         topic.partitions = list(topic.partitions)[:1]
@@ -180,6 +184,10 @@ FETCH_FAULTS: Final[list[Row]] = [
         ("aborted transactions for all", "fetch.aborted-only-for-read-committed",
          every(aborted_transactions=[AbortedTransaction()])),
         ("a preferred replica", "fetch.no-preferred-replica", every(preferred_read_replica=4)),
+        ("a preferred replica for each rack", "fetch.no-preferred-replica",
+         when(_has_rack, every(preferred_read_replica=4))),
+        ("no records for a rack", "fetch.no-preferred-replica",
+         when(_has_rack, every(records=b""))),
         ("one of two partitions", "fetch.two-partitions", _one_partition),
         ("an error for nothing", "fetch.no-topics", top_error(1)),
         ("fetches of future epochs", "fetch-epochs.epoch-of-the-future", no_error(75)),

@@ -302,11 +302,16 @@ def aborted_only_for_read_committed(probe: Probe) -> None:
 
 @FAMILY.rule("no-preferred-replica", source="KIP-392", section="FetchResponse v11", since="2.4")
 def no_preferred_replica(probe: Probe) -> None:
-    """A consumer without a rack gets no preferred read replica."""
+    """A consumer without a rack, or in one without a broker, gets no preferred read replica, and
+    records.
+    """
     version = probe.need(ApiKey.FETCH, *range(11, 19))
     where = readable(probe)
-    one = good_fetch(probe, where, where.start, version=version)
-    probe.expect(one.preferred_read_replica == -1, f"it is {one.preferred_read_replica}")
+    for rack in ("", "a-rack-without-a-broker"):
+        one = good_fetch(probe, where, where.start, version=version, rack_id=rack)
+        found = one.preferred_read_replica
+        probe.expect(found == -1, f"it is {found} for the rack {rack!r}")
+        probe.expect(bool(one.records), f"there are no records for the rack {rack!r}")
 
 
 @FAMILY.rule("whole-partition-is-read", source="KIP-74", section="Proposed Changes")
