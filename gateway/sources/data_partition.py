@@ -564,7 +564,7 @@ class DataPartition(LogPartition):
         """LOADING, on which clients look for the leader, until the log is open and this node leads
         or follows the partition; BROKEN if it cannot be opened.
         """
-        if self.problems:
+        if self.stored.fault is not None or self._offline is not None:
             return State.BROKEN
         is_replica = self.leader is not None or self.follower.epoch is not None
         return State.READY if self.stored.log is not None and is_replica else State.LOADING

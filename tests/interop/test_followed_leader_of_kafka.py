@@ -4,9 +4,10 @@ in sync, has the leader's bytes, leads in its turn, and drops what an unclean el
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -40,6 +41,8 @@ from tools.own_brokers import OwnBrokers, own_brokers
 from tools.real_brokers import SESSIONS
 
 KAFKAS, OURS = 101, 201
+_LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+_REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECTION_NOT_NEEDED = 84
 PROPERTIES = {
     **SESSIONS,
@@ -134,13 +137,17 @@ class Mixed(NamedTuple):
         until(lambda: partitions(self.kafka, topic)[0].leader == node_id, f"{node_id} leads")
 
 
+def _two_directories(node: Node) -> dict[str, str]:
+    return {"log.dirs": f"{node.log_dir},{node.directory / 'data-2'}"}
+
+
 @pytest.fixture(scope="module")
 def mixed() -> Iterator[Mixed]:
     need_kafka()
     need_clients()
     with (
         kafka(brokers=1, controllers=1, properties=PROPERTIES) as theirs,
-        own_brokers(theirs) as own,
+        own_brokers(theirs, node_properties=_two_directories) as own,
     ):
         yield Mixed(theirs, own)
 
@@ -270,3 +277,52 @@ def test_deleted_topic_is_deleted_at_its_followers(mixed: Mixed) -> None:
     with Admin([mixed.kafka.bootstrap]) as admin:
         admin.send(asked)
     until(lambda: mixed.directory(OURS, "deleted") is None, "its directory is gone")
+
+
+def _described(mixed: Mixed, topic: str) -> dict[str, list[dict[str, Any]]]:
+    """The directories of kwire's broker, and the replicas of a topic in each
+    (``kafka-log-dirs.sh``).
+    """
+    asked = ["--describe", "--topic-list", topic, "--broker-list", str(OURS)]
+    said = java_tools.run_tool(_LOG_DIRS, ["--bootstrap-server", mixed.kafka.bootstrap, *asked])
+    (told,) = json.loads(said.splitlines()[-1])["brokers"]
+    assert all(one["error"] is None for one in told["logDirs"])
+    return {one["logDir"]: one["partitions"] for one in told["logDirs"]}
+
+
+def test_tools_of_kafka_move_a_log_between_directories_throttled(
+    mixed: Mixed, tmp_path: Path
+) -> None:
+    mixed.create("between", KAFKAS, OURS)
+    produce(mixed, "between", *numbers(0, 2000))
+    mixed.wait_until_equal("between")
+    before = {path: len(found) for path, found in _described(mixed, "between").items()}
+    assert sorted(before.values()) == [0, 1]
+    (target,) = (path for path, count in before.items() if not count)
+    moves = tmp_path / "moves.json"
+    moved = {
+        "topic": "between",
+        "partition": 0,
+        "replicas": [OURS, KAFKAS],
+        "log_dirs": [target, "any"],
+    }
+    moves.write_text(json.dumps({"version": 1, "partitions": [moved]}))
+    words = ["--bootstrap-server", mixed.kafka.bootstrap, "--reassignment-json-file", str(moves)]
+    said = java_tools.run_tool(_REASSIGN, [*words, "--execute", "--throttle", "50000000"])
+    assert "Successfully started moving log directory" in said, said
+    verified: list[str] = []
+
+    def is_over() -> bool:
+        verified.append(java_tools.run_tool(_REASSIGN, [*words, "--verify"]))
+        return "in progress" not in verified[-1]
+
+    until(is_over, "the move is over")
+    assert "currently on target log directory" in verified[-1] or "completed" in verified[-1]
+    (found,) = _described(mixed, "between")[target]
+    assert not found["isFuture"]
+    produce(mixed, "between", *numbers(2000, 500))
+    mixed.wait_until_equal("between")
+    assert mixed.directory(OURS, "between") == Path(target) / "between-0"
+    mixed.stop(OURS)
+    mixed.start(OURS)
+    mixed.wait_until_equal("between")

@@ -110,6 +110,13 @@ class LogManager:
         """Return the directory of a partition that was placed."""
         return self._places.get(key)
 
+    def with_file(self, name: str) -> LogDirectory | None:
+        """Return the directory that a file is in."""
+        path = Path(name)
+        found = [one for one in self.directories if path.is_relative_to(one.path)]
+        # One directory may be in another.
+        return max(found, key=lambda one: len(one.path.parts), default=None)
+
     def forget(self, key: Key) -> None:
         """The partition is not on this broker any more."""
         directory = self._places.pop(key, None)

@@ -244,10 +244,10 @@ class ReplicaManager:
     def find(self, record: PartitionRecord) -> DataPartition | ErrorCode:
         """Return the partition of a record of the image, which this node leads or follows."""
         partition = self._partitions.get(record.topic_id, {}).get(record.partition_id)
-        is_offline = partition is not None and partition.is_offline
-        if is_offline or (record.topic_id, record.partition_id) in self._lost:
-            return ErrorCode.KAFKA_STORAGE_ERROR
         if partition is None or partition.leader_epoch != record.leader_epoch:
+            is_offline = partition is not None and partition.is_offline
+            if is_offline or (record.topic_id, record.partition_id) in self._lost:
+                return ErrorCode.KAFKA_STORAGE_ERROR
             # The task has not followed the image yet: clients ask again.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if partition.problems:
@@ -437,14 +437,16 @@ class ReplicaManager:
         self._note_loaded()
 
     def disk_failed(self, directory: LogDirectory, failure: LogError) -> None:
-        """The disk of a directory has failed: its partitions are offline until the next start
-        (``ReplicaManager.handleLogDirFailure``).
+        """The disk of a directory, or of the one with the file that ``failure`` names, has failed:
+        its partitions are offline until the next start (``ReplicaManager.handleLogDirFailure``).
 
         In the directory of the metadata log each log is opened again, for as long as that of the
         metadata can be written.
         """
-        is_lasting = isinstance(failure, DiskFailed) and failure.is_lasting
-        if not is_lasting or directory.has_metadata or not directory.is_online:
+        if not isinstance(failure, DiskFailed) or not failure.is_lasting:
+            return
+        directory = self.logs.with_file(failure.file) or directory
+        if directory.has_metadata or not directory.is_online:
             return
         problem = Problem(str(directory.path), -1, f"the log directory is offline: {failure}")
         self._reports.report("log directory offline", error=str(problem))

@@ -363,18 +363,32 @@ async def test_directory_is_chosen_before_the_replica_comes(tmp_path: Path) -> N
 
 @in_loop
 async def test_move_to_a_disk_that_fails_leaves_the_log_where_it_is(tmp_path: Path) -> None:
-    async with broker(tmp_path, "m", "x") as node:
+    async with broker(tmp_path, "x", "y") as node:
         await with_topic(node, "a")
         await produce(node, b"1", topic="a")
-        (home,) = (await all_assigned(node, tmp_path)).values()
-        if home == "x":
-            assert await alter(node, tmp_path / "m", "a") == 0
-            await until_async(lambda: logs_in(tmp_path / "m") == ["a-0"])
-        fail(tmp_path / "x")
         assert await alter(node, tmp_path / "x", "a") == 0
-        await until_async(
-            lambda: not replicas_of(node).logs.directories[1].is_online, "the disk has failed"
-        )
-        assert await alter(node, tmp_path / "x", "a") == ErrorCode.KAFKA_STORAGE_ERROR
+        await until_async(partial(has_log, tmp_path / "x", "a-0"), "the log is there")
+        fail(tmp_path / "y")
+        assert await alter(node, tmp_path / "y", "a") == 0
+        first, second = replicas_of(node).logs.directories
+        await until_async(lambda: not second.is_online, "the disk has failed")
+        assert first.is_online
+        assert await alter(node, tmp_path / "y", "a") == ErrorCode.KAFKA_STORAGE_ERROR
         await produce(node, b"2", topic="a")
         assert [value for _, value in await consume(node, "a")] == [b"1", b"2"]
+
+
+@in_loop
+async def test_directory_of_the_file_has_failed_and_not_that_of_the_partition(
+    tmp_path: Path,
+) -> None:
+    async with broker(tmp_path, "x", "x/y") as node:
+        await unfenced(node)
+        first, second = replicas_of(node).logs.directories
+        file = str(tmp_path / "x" / "y" / "a-0" / "0.log")
+        full = DiskFailed("write", file, OSError(errno.ENOSPC, "No space left on device"), "")
+        replicas_of(node).disk_failed(first, full)
+        assert first.is_online and second.is_online
+        error = DiskFailed("write", file, OSError(errno.EIO, "I/O error"), "")
+        replicas_of(node).disk_failed(first, error)
+        assert first.is_online and not second.is_online
