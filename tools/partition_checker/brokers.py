@@ -58,11 +58,12 @@ _REFUSED = re.compile(
     r".*errors\.(NotEnoughReplicas|OutOfOrderSequence|InvalidProducerEpoch"
     r"|TransactionCoordinatorFenced)\w*Exception"
 )
-#: Of nodes of Kafka on a slow machine: the controller forgets heartbeats, and a broker is asked to
-#: lead a partition of groups and not to, before it has read it.
+#: Of nodes of Kafka on a slow machine: the controller forgets heartbeats; a broker is asked to lead
+#: a partition of groups and not to, before it has read it, or while a timer of a member ends.
 _SLOW = re.compile(
     r"controller event queue overloaded\. Timed out heartbeat"
     r"|Failed to load metadata from .* no longer the leader"
+    r"|The write event Timeout\(.* failed due to .* not the current leader.* Ignoring it"
 )
 
 
