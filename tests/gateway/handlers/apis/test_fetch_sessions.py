@@ -21,6 +21,8 @@ from tests.gateway.handlers.world import NODE, MemoryPartition, World, over_the_
 class Replicas:
     """The partitions of a test, by topic id and number."""
 
+    are_throttled = False
+
     def __init__(self) -> None:
         self.partitions: dict[tuple[Uuid, int], MemoryPartition] = {}
         self.fetched: list[tuple[int, bool]] = []
