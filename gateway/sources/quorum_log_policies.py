@@ -96,7 +96,7 @@ class VoterLogPolicy:
             raise LogUnreadable(str(damage))
 
     def check_cut(self, offset: int) -> None:
-        """The store has checked it."""
+        """The store takes no batch for another offset than its end."""
 
     def committed_by_snapshot(self, end_offset: int) -> int:
         """None: a voter learns its high watermark from the quorum."""
