@@ -46,6 +46,12 @@ def batch(base: int, *values: bytes, epoch: int = 1, **more: Any) -> bytes:
     return encode_batch(records, base_offset=base, partition_leader_epoch=epoch, **more)
 
 
+def leader_and_follower(directory: Path) -> tuple[Any, DataPartition]:
+    """Two replicas of a partition in small segments, both empty and in epoch 1."""
+    leader = led(directory / "a" / "t-0", SMALL)
+    return leader, following(directory / "b" / "t-0", 1, SMALL)
+
+
 def append(
     one: DataPartition, records: bytes | None, high_watermark: int = 0, log_start: int = 0
 ) -> Position | NotReplicated:
@@ -167,8 +173,7 @@ def test_high_watermark_of_a_new_leader_does_not_take_back_what_is_committed(
 
 
 def test_log_start_follows_the_leaders(tmp_path: Path) -> None:
-    leader = led(tmp_path / "a" / "t-0", SMALL)
-    one = following(tmp_path / "b" / "t-0", 1, SMALL)
+    leader, one = leader_and_follower(tmp_path)
     for _ in range(10):
         appended(leader, batch_of(b"a" * 50))
     catch_up(leader, one)
@@ -210,8 +215,7 @@ def test_follower_that_becomes_the_leader_knows_the_producers_batches(tmp_path: 
 
 
 def test_transactions_of_the_leader_are_those_of_the_follower(tmp_path: Path) -> None:
-    leader = led(tmp_path / "a" / "t-0", SMALL)
-    one = following(tmp_path / "b" / "t-0", 1, SMALL)
+    leader, one = leader_and_follower(tmp_path)
     for number in range(6):
         produce(leader, number % 2, number // 2, b"%d" % number)
         produce(leader, 9, number, b"open for long")
@@ -226,8 +230,7 @@ def test_transactions_of_the_leader_are_those_of_the_follower(tmp_path: Path) ->
 
 
 def test_segments_begin_with_a_snapshot_of_the_producers(tmp_path: Path) -> None:
-    leader = led(tmp_path / "a" / "t-0", SMALL)
-    one = following(tmp_path / "b" / "t-0", 1, SMALL)
+    leader, one = leader_and_follower(tmp_path)
     for number in range(10):
         appended(leader, sequenced(number))
     catch_up(leader, one)
@@ -239,8 +242,7 @@ def test_segments_begin_with_a_snapshot_of_the_producers(tmp_path: Path) -> None
 
 
 def test_other_history_is_cut_off_and_replaced(tmp_path: Path) -> None:
-    leader = led(tmp_path / "a" / "t-0", SMALL)
-    one = following(tmp_path / "b" / "t-0", 1, SMALL)
+    leader, one = leader_and_follower(tmp_path)
     for number in range(4):
         appended(leader, sequenced(number))
     catch_up(leader, one)
@@ -337,8 +339,7 @@ def test_high_watermark_is_never_behind_the_end_of_a_log_that_was_cut(tmp_path: 
 
 
 def test_log_before_the_leaders_begins_where_the_leaders_does(tmp_path: Path) -> None:
-    leader = led(tmp_path / "a" / "t-0", SMALL)
-    one = following(tmp_path / "b" / "t-0", 1, SMALL)
+    leader, one = leader_and_follower(tmp_path)
     for number in range(3):
         appended(leader, sequenced(number))
     catch_up(leader, one)
