@@ -201,7 +201,8 @@ class BrokerChecker:
                 self._check_order(facts, entry)
         record = self._world.metadata.image.partitions[facts.key[0]][facts.key[1]]
         self._check_members(facts, record)
-        if facts.committed_end:
+        # Others may have cut off what a leader that was not in sync had known as committed.
+        if facts.committed_end and (known or facts.is_clean):
             self._check_copies(facts, end)
 
     def _check_copies(self, facts: PartitionFacts, end: int) -> None:
