@@ -358,14 +358,14 @@ async def test_topic_made_again_waits_until_the_old_directory_is_gone(tmp_path: 
         own = node.ready.services.source.broker
         assert own is not None
         manager = own.replicas
-        remove, begun, may_end = manager._remove, threading.Event(), threading.Event()
+        remove, begun, may_end = manager.logs.remove, threading.Event(), threading.Event()
 
         def slowly(directory: Path) -> None:
             begun.set()
             may_end.wait()
             remove(directory)
 
-        manager._remove = slowly
+        manager.logs.remove = slowly
         try:
             name = DeleteTopicState(name="t")
             await node.ask(DeleteTopicsRequest(topics=[name], timeout_ms=5000), 6)
