@@ -52,11 +52,12 @@ def main(as_json: bool, out: Path | None, names: tuple[str, ...]) -> None:
         raise click.UsageError(
             f"no bench {', '.join(sorted(unknown))}; there are: {', '.join([*BENCHES, *LONG])}"
         )
-    rows = list(_rows(names or BENCHES))
-    if as_json:
-        for row in rows:
+    rows = []
+    for row in _rows(names or BENCHES):
+        rows.append(row)
+        if as_json:  # at once: a long bench may be stopped
             click.echo(json.dumps(row))
-    else:
+    if not as_json:
         show(rows)
     if out is not None:
         before = out.read_text(encoding="utf-8") if out.exists() else ""

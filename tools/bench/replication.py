@@ -127,13 +127,13 @@ class Brokers:
             client.call(asked, _DELETE)
 
 
-def run() -> list[dict[str, Any]]:
-    """Return the rows; one with the reason where Kafka cannot run."""
+def run() -> Iterator[dict[str, Any]]:
+    """Yield the rows; one with the reason where Kafka cannot run."""
     try:
         with _both() as clusters:
-            return list(rows(clusters, Sizes()))
+            yield from rows(clusters, Sizes())
     except (JavaError, ProcessError) as error:
-        return [{"what": "replication", "ok": False, "notes": f"not measured: {error}"}]
+        yield {"what": "replication", "ok": False, "notes": f"not measured: {error}"}
 
 
 @contextlib.contextmanager
