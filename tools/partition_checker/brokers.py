@@ -52,11 +52,13 @@ COMBINED = {
 #: Node and time; the lines below it have no time.
 _FIRST_LINE = re.compile(r"\d+: \d\d:\d\d:")
 #: A leader logs this about a batch that it does not take, and its producer hears of it; or about a
-#: marker of a coordinator that was paused, and replaced meanwhile.
+#: marker of a coordinator that was paused, and replaced meanwhile. A controller that just started
+#: logs a request that came before it became active.
 _REFUSED = re.compile(
     r"Error processing append operation.*\n"
     r".*errors\.(NotEnoughReplicas|OutOfOrderSequence|InvalidProducerEpoch"
     r"|TransactionCoordinatorFenced)\w*Exception"
+    r"|Unexpected error handling request.*\n.*errors\.NotControllerException"
 )
 #: Of nodes of Kafka on a slow machine: the controller forgets heartbeats; a broker is asked to lead
 #: a partition of groups and not to, before it has read it, or while a timer of a member ends.
