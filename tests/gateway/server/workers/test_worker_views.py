@@ -123,7 +123,7 @@ def test_workers_over_files_that_begin_at_a_snapshot_have_the_same_views(
     more = {
         "source": "log",
         "data_dir": None,
-        "log_dirs": directory,
+        "log_dirs": (directory,),
         "state_dir": tmp_path / "state",
         "listeners": (Listener("PLAINTEXT", "127.0.0.1", 0),),
     }
