@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F
 
+from kwire.spark.fleet import register, sql
+from kwire.spark.fleet.views import CHANGES, VIEWS
 from kwire.spark.table.read import read_table
 from kwire.spark.table.store import MANIFEST
 
@@ -95,8 +97,10 @@ WHERE kind <> 'snapshot'
 """
 _WHO: Final = ("principal", "host", "client_id", "api")
 _AUDIT: Final = (
-    "cluster_id STRING, offset BIGINT, last_offset BIGINT, principal STRING, host STRING,"
-    " client_id STRING, api STRING"
+    ("cluster_id", "STRING"),
+    ("offset", "BIGINT"),
+    ("last_offset", "BIGINT"),
+    *((name, "STRING") for name in _WHO),
 )
 
 
@@ -115,6 +119,7 @@ def register_tables(
     *,
     audit: DataFrame | None = None,
     format: Format | None = None,
+    question: str | None = None,
 ) -> None:
     """Make temporary views of the tables at ``where``: ``topics``, ``partitions``, ``configs``,
     ``acls``, ``brokers``, ``controllers``, ``quotas``, ``features``, ``users`` and ``tokens`` as
@@ -123,19 +128,26 @@ def register_tables(
 
     ``where`` is the path of the tables of one log, or where the fleet's are, with their ``format``.
     ``audit`` has the rows of ``kwire.spark.topics.audit``, with a column ``cluster_id`` if the
-    tables are of several clusters. The views show the tables as they are now: register them again
+    tables are of several clusters. With ``question`` the views are those that it asks; the tables
+    of a fleet that it does not ask are not looked at. The views show the tables as they are now: register them again
     after an update. Raises what ``read_table`` and ``kwire.spark.fleet.register`` raise.
     """
     if _is_of_a_fleet(where, format):
-        from kwire.spark.fleet import register
-
-        register(spark, where, format=format)
-        views = {"changed": spark.sql(_FLEET_CHANGED)}
+        wanted = _asked_by(question) if question else tuple(VIEWS)
+        register(spark, where, format=format, views=wanted)
+        views = {"changed": spark.sql(_FLEET_CHANGED)} if CHANGES in wanted else {}
     else:
         views = _views(spark, where)
     views["audit"] = _audit(spark, audit)
     for name, rows in views.items():
         rows.createOrReplaceTempView(name)
+
+
+def _asked_by(question: str) -> list[str]:
+    """The views of a fleet that a question names."""
+    words = set(re.findall(r"\w+", QUESTIONS[question]))
+    found = [view for view in VIEWS if words & {view, f"{view}_versions"}]
+    return [*found, CHANGES] if "changed" in words else found
 
 
 def _is_of_a_fleet(where: str, format: Format | None) -> bool:
@@ -169,7 +181,7 @@ def _versions(spark: SparkSession, where: str, name: str) -> DataFrame:
 
 def _audit(spark: SparkSession, rows: DataFrame | None) -> DataFrame:
     if rows is None:
-        return spark.createDataFrame([], _AUDIT)
+        return spark.sql(sql.values(_AUDIT, []))
     if "cluster_id" in rows.columns:
         return rows
     return rows.withColumn("cluster_id", F.lit(None).cast("string"))
@@ -207,5 +219,5 @@ def asked(spark: SparkSession, where: str, question: str, **parameters: Any) -> 
     """
     own = spark.newSession()
     own.conf.set("spark.sql.session.timeZone", str(spark.conf.get("spark.sql.session.timeZone")))
-    register_tables(own, where)
+    register_tables(own, where, question=question)
     return ask(own, question, **parameters).drop(*_WHO)

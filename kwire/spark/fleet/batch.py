@@ -31,6 +31,12 @@ _THREADS: Final = 4
 _AT_ONCE: Final = {"kafka.fetch.max.wait.ms": "10"}
 _RAW: Final = "kwire_raw"
 _BEGUN: Final = "kwire_begun"
+_BEGUN_COLUMNS: Final = (
+    ("cluster_id", "STRING"),
+    ("generation", "INT"),
+    ("first", "BIGINT"),
+    ("since", "TIMESTAMP"),
+)
 _ENDLESS: Final = 1 << 62
 #: A header of a record as text.
 _HEADER: Final = "CAST(get(filter(headers, h -> h.key = '{}'), 0).value AS STRING)"
@@ -56,7 +62,8 @@ class BatchError(RuntimeError):
 
 class Batch:
     """The records of ``reads``, by the names of clusters; ``options`` has the connection of each.
-    Of a cluster, ``counts`` has what was read, by its id.
+    Of a cluster, ``counts`` has what was read, by its id. ``made`` has the views whose tables the
+    job has seen or made: it is shared by its batches, and they add to it.
     """
 
     def __init__(
@@ -66,9 +73,11 @@ class Batch:
         views: Sequence[View],
         reads: Mapping[str, Read],
         options: Mapping[str, Options],
+        made: set[str],
     ) -> None:
         """Read. Raises BatchError if a cluster cannot be read."""
         self._spark, self._place, self._views, self._reads = spark, place, views, reads
+        self._made = made
         frames = {name: self._load(read, options[name]) for name, read in reads.items()}
         # Each topic of each cluster is a partition, most of a few rows, and every statement has a
         # task for each: as many as run at once are enough.
@@ -107,7 +116,7 @@ class Batch:
         different: set[str] = set()
         for view in self._views:
             if view.has_state:
-                self._place.make(self._spark, view)
+                self._make(view)
                 news = sql.news(view, self._typed(view), self._table(view.tables[1]), _BEGUN)
                 query = f"SELECT DISTINCT cluster_id FROM ({news}) WHERE origin <> 'change'"
                 different |= {row.cluster_id for row in self._spark.sql(query).collect()}
@@ -179,8 +188,7 @@ class Batch:
             for one in reads.values()
             if one.gone is not None
         ]
-        types = "cluster_id STRING, generation INT, first BIGINT, since TIMESTAMP"
-        self._spark.createDataFrame(begun, types).createOrReplaceTempView(_BEGUN)
+        self._spark.sql(sql.view(_BEGUN, sql.values(_BEGUN_COLUMNS, begun)))
 
     def _typed(self, view: View) -> str:
         """The name of a temporary view with the records of ``view``."""
@@ -191,15 +199,16 @@ class Batch:
         if not since:
             return
         rows = self._typed(view)
-        are_new = self._place.make(self._spark, view)
+        are_new = self._make(view)
         history, *state = (self._table(name) for name in view.tables)
-        if not are_new and any(one.anew or one.gone is not None for one in self._reads.values()):
-            query = (
-                sql.news(view, rows, state[0], _BEGUN)
-                if state
-                else sql.without_repeated(rows, self._repeating())
-            )
-            rows = self._view(f"{view.name}_news", query)
+        if not are_new and (begun := self._begun()):
+            if not state:
+                query = sql.without_repeated(rows, self._repeating())
+                rows = self._view(f"{view.name}_news", query)
+            # To compare with the state costs several times the MERGE of a few rows.
+            elif not self._spark.sql(sql.some_of(state[0], begun)).isEmpty():
+                query = sql.news(view, rows, state[0], _BEGUN)
+                rows = self._view(f"{view.name}_news", query)
         # Nothing can be there twice where nothing was: no MERGE has to look.
         insert = sql.insert(view, history, rows)
         self._spark.sql(insert if are_new else sql.merge_history(view, history, rows, since))
@@ -209,6 +218,14 @@ class Batch:
             self._spark.sql(
                 insert if are_new else sql.merge_state(view, state[0], last, list(since))
             )
+
+    def _make(self, view: View) -> bool:
+        """Make the tables of ``view`` unless they are there, and return whether none was."""
+        if view.name in self._made:
+            return False
+        are_new = self._place.make(self._spark, view)
+        self._made.add(view.name)
+        return are_new
 
     def _view(self, name: str, query: str) -> str:
         """Make a temporary view of ``query``, and return its name."""
@@ -225,6 +242,14 @@ class Batch:
             if read.gone is not None:
                 found[read.gone.cluster_id] = _past(read.gone.position) - 1
         return found
+
+    def _begun(self) -> list[str]:
+        """The clusters whose logs are read from the beginning, and those that are gone."""
+        reads = self._reads.values()
+        return [
+            *(one.row.cluster_id for one in reads if one.anew),
+            *(one.gone.cluster_id for one in reads if one.gone is not None),
+        ]
 
     def _since_when(self, cluster: str) -> datetime:
         """The time of the first record of a cluster; now, if it has none."""

@@ -103,11 +103,17 @@ def keep(
     return outcomes
 
 
-def register(spark: SparkSession, where: str, *, format: Format | None = None) -> None:
+def register(
+    spark: SparkSession,
+    where: str,
+    *,
+    format: Format | None = None,
+    views: Sequence[str] = tuple(VIEWS),
+) -> None:
     """Make temporary views of the tables at ``where``: ``topics``, ``topics_versions`` and so on
-    for each view, ``changes`` and ``clusters``. Raises FleetError if there are none.
+    for each of ``views``, ``changes`` and ``clusters``. Raises FleetError if there are none.
     """
-    Place(where, cast(Format, format or format_of())).register(spark)
+    Place(where, cast(Format, format or format_of())).register(spark, _views(views))
 
 
 def _options(clusters: Mapping[str, Cluster]) -> dict[str, dict[str, str]]:

@@ -6,11 +6,11 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from kwire.spark.fleet import sql
 from kwire.spark.fleet.evolution import lacking
-from kwire.spark.fleet.views import CLUSTER_ID, VIEWS, View
+from kwire.spark.fleet.views import CLUSTER_ID, View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,7 +159,7 @@ class Place:
                 table, columns, self.format, about, partitioned=partitioned, properties=properties
             )
             spark.sql(text)
-        elif missing := list(lacking(have, _schema(spark, columns))):
+        elif missing := list(lacking(have, _schema(columns))):
             spark.sql(sql.add_columns(table, missing))
         return have is None
 
@@ -174,7 +174,7 @@ class Place:
                 return None
             raise
 
-    def register(self, spark: SparkSession, views: Sequence[View] = tuple(VIEWS.values())) -> None:
+    def register(self, spark: SparkSession, views: Sequence[View]) -> None:
         """Make temporary views: the present entities by the name of the view, ``VIEW_versions``
         with the time of each version, ``changes`` and ``clusters``. A view that has had no record
         yet is empty. Raises FleetError if there are no tables at all.
@@ -184,21 +184,30 @@ class Place:
             raise FleetError(f"{self.where} has no {self.format} tables of clusters")
         spark.sql(sql.view(CLUSTERS, f"SELECT * FROM {self.table(CLUSTERS)}"))
         for view in views:
-            history, *state = (self._rows(spark, name, view) for name in view.tables)
+            history, *state = map(self.table, view.tables)
             if not state:
-                spark.sql(sql.view(view.name, f"SELECT * FROM {history}"))
+                self._register(spark, view, view.name, f"SELECT * FROM {history}", history)
                 continue
-            spark.sql(sql.view(view.name, sql.present(state[0])))
-            spark.sql(sql.view(f"{view.name}_versions", sql.versions(view, history)))
+            self._register(spark, view, view.name, sql.present(state[0]), state[0])
+            versions = sql.versions(view, history)
+            self._register(spark, view, f"{view.name}_versions", versions, history)
 
-    def _rows(self, spark: SparkSession, name: str, view: View) -> str:
-        """The name of a table in SQL; of an empty one where it has not been made."""
-        if self.schema(spark, name) is not None:
-            return self.table(name)
-        empty = f"kwire_no_{name}"
-        spark.createDataFrame([], sql.columns(view.columns)).createOrReplaceTempView(empty)
-        return empty
+    def _register(self, spark: SparkSession, view: View, name: str, query: str, table: str) -> None:
+        """Make a temporary view of ``query``, which asks ``table``; as if that were empty where it
+        has not been made.
+        """
+        from pyspark.errors import AnalysisException
+
+        try:
+            spark.sql(sql.view(name, query))
+        except AnalysisException as error:
+            if error.getCondition() not in _NOT_THERE:
+                raise
+            empty = f"({sql.values(view.columns, [])})"
+            spark.sql(sql.view(name, query.replace(table, empty)))
 
 
-def _schema(spark: SparkSession, columns: Sequence[tuple[str, str]]) -> StructType:
-    return spark.createDataFrame([], sql.columns(columns)).schema
+def _schema(columns: Sequence[tuple[str, str]]) -> StructType:
+    from pyspark.sql.types import DataType, StructType
+
+    return cast(StructType, DataType.fromDDL(sql.columns(columns)))

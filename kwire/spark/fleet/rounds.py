@@ -52,6 +52,7 @@ class Rounds:
         """Make the tables, unless they are there. Raises FleetError."""
         self._spark, self._clusters, self._place = spark, clusters, place
         self._views, self._on_gap = views, on_gap
+        self._made: set[str] = set()
         place.prepare(spark)
         place.make(spark)
         rows = spark.table(place.table(CLUSTERS)).collect()
@@ -154,7 +155,9 @@ class Rounds:
         failed: dict[str, Remembered] = {}
         while wanted:
             try:
-                batch = Batch(self._spark, self._place, self._views, wanted, self._clusters)
+                batch = Batch(
+                    self._spark, self._place, self._views, wanted, self._clusters, self._made
+                )
             except BatchError as error:
                 for name, said in error.failed.items():
                     failed[name] = self._failed(wanted.pop(name), said)
@@ -179,12 +182,10 @@ class Rounds:
         """Write rows of the table of clusters."""
         if not rows:
             return
-        written = [_values(row) for row in rows]
-        types = ", ".join(f"{name} {type_}" for name, type_ in CLUSTERS_COLUMNS)
-        self._spark.createDataFrame(written, types).createOrReplaceTempView("kwire_clusters")
+        written = f"({sql.values(CLUSTERS_COLUMNS, [_values(row) for row in rows])})"
         names = [name for name, _ in CLUSTERS_COLUMNS]
         table = self._place.table(CLUSTERS)
-        self._spark.sql(sql.merge_rows(table, "kwire_clusters", names, [CLUSTER_ID[0]]))
+        self._spark.sql(sql.merge_rows(table, written, names, [CLUSTER_ID[0]]))
         self._known |= {row.cluster_id: row for row in rows}
 
 
@@ -204,7 +205,7 @@ def _remembered(row: Any) -> Remembered:
     )
 
 
-def _values(row: Remembered) -> tuple[Any, ...]:
+def _values(row: Remembered) -> tuple[sql.Value, ...]:
     at = row.anchor
     return (
         row.cluster_id,

@@ -9,6 +9,7 @@ that is read again never brings an entity back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from kwire.cluster.field_types import FieldType, ListOf, MapOf, Nullable, Struct
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from kwire.spark.fleet.evolution import Lacking
 
 _COMMENTS: Final = {name: about for name, _, about in (CLUSTER_ID, *ORIGINS)}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: A value that the driver knows.
+Value = str | int | datetime | None
 
 
 def quoted(name: str) -> str:
@@ -35,6 +40,19 @@ def literal(text: str) -> str:
 def columns(named: Sequence[tuple[str, str]]) -> str:
     """Return names with types as Spark's DDL has the columns of a schema."""
     return ", ".join(f"{quoted(name)} {type_}" for name, type_ in named)
+
+
+def values(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Value]]) -> str:
+    """Return the query for rows that the driver has: text, so that no job and no Python worker of
+    an executor makes them. A time without a zone is of this machine's.
+    """
+    names = ", ".join(quoted(name) for name, _ in columns)
+    of_rows = [
+        f"({', '.join(_value(one, type_) for one, (_, type_) in zip(row, columns, strict=True))})"
+        for row in rows or [[None] * len(columns)]
+    ]
+    query = f"SELECT * FROM VALUES {', '.join(of_rows)} AS of_driver({names})"
+    return query if rows else f"{query} WHERE false"
 
 
 def create(
@@ -152,6 +170,12 @@ def news(view: View, read: str, state: str, begun: str) -> str:
     )
 
 
+def some_of(state: str, clusters: Sequence[str]) -> str:
+    """Return the query for any entity of ``clusters`` that ``state`` has: one row, or none."""
+    listed = ", ".join(map(literal, sorted(clusters)))
+    return f"SELECT cluster_id FROM {state} WHERE cluster_id IN ({listed}) LIMIT 1"
+
+
 def without_repeated(rows: str, clusters: Sequence[str]) -> str:
     """Return the query for ``rows`` without those of a snapshot that only says again what was read
     of ``clusters`` before.
@@ -237,6 +261,20 @@ def versions(view: View, history: str) -> str:
         f" lead(timestamp) {over} AS valid_to, lead(offset) {over} AS valid_to_offset"
         f" FROM {history}) h WHERE NOT deleted"
     )
+
+
+def _value(one: Value, type_: str) -> str:
+    match one:
+        case None:
+            return f"CAST(NULL AS {type_})"
+        case str():
+            return literal(one)
+        case datetime():
+            return (
+                f"timestamp_micros({(one.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)})"
+            )
+        case _:
+            return f"CAST({one} AS {type_})"
 
 
 def _values(view: View) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
@@ -44,3 +46,20 @@ def test_maps_are_compared_as_sorted_entries() -> None:
     text = sql.news(VIEWS["topics"], "read", "state", "begun")
     assert "array_sort(map_entries(t.`configs`)) <=> array_sort(map_entries(s.`configs`))" in text
     assert "t.`partitions` <=> s.`partitions`" in text
+
+
+def test_rows_of_the_driver_are_a_query_of_typed_values() -> None:
+    columns = (("name", "STRING"), ("at", "TIMESTAMP"), ("offset", "BIGINT"))
+    noon = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=12, microseconds=3)
+    text = sql.values(columns, [("it's", noon, 7), (None, None, None)])
+    assert text == (
+        "SELECT * FROM VALUES ('it\\'s', timestamp_micros(43200000003), CAST(7 AS BIGINT)),"
+        " (CAST(NULL AS STRING), CAST(NULL AS TIMESTAMP), CAST(NULL AS BIGINT))"
+        " AS of_driver(`name`, `at`, `offset`)"
+    )
+
+
+def test_no_rows_of_the_driver_are_a_query_with_its_columns() -> None:
+    text = sql.values((("name", "STRING"), ("configs", "MAP<STRING, STRING>")), [])
+    assert text.endswith("AS of_driver(`name`, `configs`) WHERE false")
+    assert "CAST(NULL AS MAP<STRING, STRING>)" in text
