@@ -128,8 +128,8 @@ def register_tables(
 
     ``where`` is the path of the tables of one log, or where the fleet's are, with their ``format``.
     ``audit`` has the rows of ``kwire.spark.topics.audit``, with a column ``cluster_id`` if the
-    tables are of several clusters. With ``question`` the views are those that it asks; the tables
-    of a fleet that it does not ask are not looked at. The views show the tables as they are now: register them again
+    tables are of several clusters. With ``question`` the tables of a fleet that it does not ask are
+    not looked at, and have no views. The views show the tables as they are now: register them again
     after an update. Raises what ``read_table`` and ``kwire.spark.fleet.register`` raise.
     """
     if _is_of_a_fleet(where, format):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,15 +34,35 @@ def cluster_of(directory: Path) -> str:
     return line.partition("=")[2]
 
 
-def truth(of: Image, view: str) -> Rows:
-    """The entities of a view in Kafka's image, as ``kwire state`` folds it."""
+#: The row of a state, by the id of its record, which is kept so that no other one gets that id.
+Seen = dict[int, tuple[Any, tuple[Any, ...], dict[str, Any]]]
+
+
+def truth(of: Image, view: str, seen: Seen | None = None) -> Rows:
+    """The entities of a view in Kafka's image, as ``kwire state`` folds it.
+
+    ``seen`` remembers partitions between calls on one image, nearly all of which are the same at
+    two offsets: a record in an image is never changed, but replaced.
+    """
     [kind] = [kind for kind in KINDS if kind.view == view]
-    found = {}
+    found: Rows = {}
     for key in kind.keys(of):
-        state = kind.find(of, key)
-        assert state is not None
-        found[tuple(kind.name(state))] = kind.fields(state)
+        record = of.partitions[key[0]][key[1]] if seen is not None else None
+        if seen is not None and id(record) in seen:
+            _, name, fields = seen[id(record)]
+        else:
+            state = kind.find(of, key)
+            assert state is not None
+            name, fields = tuple(kind.name(state)), kind.fields(state)
+            if seen is not None:
+                seen[id(record)] = record, name, fields
+        found[name] = fields
     return found
+
+
+def entities(of: Image) -> dict[str, Rows]:
+    """The entities of every view in Kafka's image."""
+    return {view: truth(of, view) for view in ENTITIES}
 
 
 class Truth:
@@ -64,6 +86,7 @@ class Truth:
     def at(self, ends: Sequence[int]) -> Iterator[tuple[int, dict[str, Rows]]]:
         """Each of ``ends``, which are in order, with the entities of every view before it."""
         loader = Loader(image(self.directory, at=self.begin) if self.begin else None)
+        seen: Seen = {}
         wanted = iter(ends)
         end = next(wanted)
         for header, records in self._batches():
@@ -72,7 +95,13 @@ class Truth:
                     message = decode_metadata_record(record.value or b"")[2]
                     loader.load(message, record.offset, header.partition_leader_epoch)
             if header.last_offset + 1 == end:
-                yield end, {view: truth(loader.image, view) for view in ENTITIES}
+                yield (
+                    end,
+                    {
+                        view: truth(loader.image, view, seen if view == "partitions" else None)
+                        for view in ENTITIES
+                    },
+                )
                 if (following := next(wanted, None)) is None:
                     return
                 end = following
@@ -104,23 +133,53 @@ def by_cluster(spark: SparkSession, view: str) -> dict[str, Rows]:
 
 
 class Versions:
-    """All versions of the entities of a view, read once."""
+    """All versions of the entities of a view, read once, and gone through by offset."""
 
     def __init__(self, spark: SparkSession, view: str) -> None:
-        self._view = view
-        self._of: dict[str, list[Any]] = {}
+        found: dict[str, list[Any]] = {}
         for row in spark.table(f"{view}_versions").collect():
             version = (row.valid_from_offset, row.valid_to_offset, *_entity(row, view))
-            self._of.setdefault(row.cluster_id, []).append(version)
+            found.setdefault(row.cluster_id, []).append(version)
+        self._of = {cluster: _Sweep(view, versions) for cluster, versions in found.items()}
 
-    def at(self, cluster: str, offset: int) -> Rows:
-        """The entities of ``cluster`` before ``offset`` of the view."""
-        found: Rows = {}
-        for began, ended, key, fields in self._of.get(cluster, ()):
-            if began < offset and (ended is None or ended >= offset):
-                assert key not in found, f"{self._view} has {key} twice at {offset}"
-                found[key] = fields
-        return found
+    def agree(self, cluster: str, offset: int, then: Rows) -> bool:
+        """True if the entities of ``cluster`` before ``offset`` of the view are ``then``. The
+        offset is behind that of the call before.
+        """
+        versions = self._of.get(cluster)
+        return not then if versions is None else versions.agree(offset, then)
+
+
+class _Sweep:
+    """The versions of one cluster, of which those at one offset are at hand."""
+
+    def __init__(self, view: str, versions: list[Any]) -> None:
+        self._view = view
+        self._coming = sorted(versions, key=lambda one: one[0], reverse=True)
+        self._now: Rows = {}
+        self._ends: dict[tuple[Any, ...], int | None] = {}
+        self._ending: list[tuple[int, int, tuple[Any, ...]]] = []
+        self._number = count()
+
+    def agree(self, offset: int, then: Rows) -> bool:
+        while self._coming and self._coming[-1][0] < offset:
+            began, ended, key, fields = self._coming.pop()
+            before = self._ends.get(key, began)
+            assert before is not None and before <= began, (
+                f"{self._view} has {key} twice at {began}"
+            )
+            self._now[key], self._ends[key] = fields, ended
+            if ended is not None:
+                heappush(self._ending, (ended, next(self._number), key))
+        while self._ending and self._ending[0][0] < offset:
+            ended, _, key = heappop(self._ending)
+            if self._ends.get(key) == ended:
+                del self._now[key], self._ends[key]
+        if self._now != then:
+            return False
+        # An entity that stays is one object with its truth from now on, and compared no more.
+        self._now.update(then)
+        return True
 
 
 def _entity(row: Any, view: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -38,11 +38,13 @@ from tests.interop.fleet_truth import (
     Versions,
     by_cluster,
     cluster_of,
+    entities,
     rows,
     truth,
 )
 from tests.interop.question_truth import FLAPPING, UNDER_REPLICATED, LogTruth
 from tests.shared import needs_shared
+from tools.bench import spark_fleet
 from tools.log_servers import log_servers
 from tools.spark_home import FEW_ROWS, driver_options
 
@@ -61,8 +63,6 @@ NODES: Final = {
     "p-upgrade": "1",
     "p-one-segments": "7",
 }
-#: In how many pieces each log is read before the rest of it.
-PIECES: Final = 1
 #: Views of the tests about gaps, whose entities come and go.
 _FEW: Final = ("topics", "configs", "acls")
 _PARTITION: Final = "__cluster_metadata-0"
@@ -90,6 +90,8 @@ def bucket(store: str) -> str:
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, store: str) -> Iterator[SparkSession]:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # Executors need no Python: a job that starts a worker of Python fails.
+    os.environ["PYSPARK_PYTHON"] = "/there/is/no/python"
     options = f"{driver_options()} -XX:ReservedCodeCacheSize=256m"
     settings = {**FEW_ROWS, "spark.driver.extraJavaOptions": options}
     settings["spark.sql.warehouse.dir"] = str(tmp_path_factory.mktemp("warehouse"))
@@ -131,61 +133,101 @@ def by_name(outcomes: Any) -> dict[str, Outcome]:
 def test_tables_of_twenty_live_clusters_are_the_images_at_every_offset(
     spark: SparkSession, logs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The logs of real Kafka, read in pieces, beside thirteen clusters that come later: the states
-    behind each piece, and the histories at 100 random offsets of every log; then all of it again.
+    """The logs of real Kafka: half of each, then the rest beside thirteen clusters that come later.
+    The states behind both rounds, and the histories at 100 random offsets of every log, are the
+    images there; all of it read again changes nothing.
     """
     found = [Truth(logs(log) / "nodes" / node) for log, node in NODES.items()]
     copies = [copied(found[-1].directory, tmp_path, number) for number in range(20 - len(found))]
     where, choose = tmp_path / "tables", random.Random(1)
     ends = {one.cluster_id: one.chosen_ends(choose, 100) for one in found}
-    with log_servers(*(one.directory for one in found), *copies) as addresses:
-        logged = {f"c{number}": at for number, at in enumerate(addresses[: len(found)])}
-        for piece in range(1, PIECES + 1):
-            behind = {id: of[len(of) * piece // (PIECES + 1)] for id, of in ends.items()}
-            monkeypatch.setattr(rounds, "ask", _as_if_logs_ended(behind))
-            told = by_name(keep(spark, logged, str(where)))
-            assert {one.condition for one in told.values()} == {Condition.OK}
-            register(spark, str(where))
-            states = {view: by_cluster(spark, view) for view in ENTITIES}
-            for one in found:
-                [(end, then)] = one.at([behind[one.cluster_id]])
-                for view in ENTITIES:
-                    state = states[view].get(one.cluster_id, {})
-                    assert state == then[view], (one.directory, end, view)
-        monkeypatch.undo()
+    half = {id: of[len(of) // 2] for id, of in ends.items()}
+    for view in _LATER:
+        older_tables(spark, where, view)
+    directories = (*(one.directory for one in found), *copies)
+    with log_servers(*directories) as addresses:
         clusters = {f"c{number}": at for number, at in enumerate(addresses)}
-        told = by_name(keep(spark, {**clusters, "nobody": "127.0.0.1:1"}, str(where)))
-        assert told["nobody"].condition is Condition.UNREACHABLE
-        assert "cannot connect to 127.0.0.1:1" in told["nobody"].message
-        assert {told[name].condition for name in clusters} == {Condition.OK}
+        monkeypatch.setattr(rounds, "ask", _as_if_logs_ended(half))
+        told = keep(spark, dict(list(clusters.items())[: len(found)]), str(where))
+        assert {one.condition for one in told} == {Condition.OK}
+        monkeypatch.undo()
         register(spark, str(where))
-        states = {view: by_cluster(spark, view) for view in ENTITIES}
-        for directory in (*(one.directory for one in found), *copies):
-            last = image(directory)
-            for view in ENTITIES:
-                assert states[view].get(cluster_of(directory), {}) == truth(last, view), view
+        states_are(
+            spark, {one.cluster_id: next(one.at([half[one.cluster_id]]))[1] for one in found}
+        )
+
+        told = keep(spark, clusters, str(where))
+        assert {one.condition for one in told} == {Condition.OK}
+        assert all(one.records > 0 for one in told)
+        states_are(spark, {cluster_of(one): entities(image(one)) for one in directories})
         histories = {view: Versions(spark, view) for view in ENTITIES}
         for one in found:
             for end, then in one.at(ends[one.cluster_id]):
                 for view in ENTITIES:
-                    version = histories[view].at(one.cluster_id, at(end))
-                    assert version == then[view], (one.directory, end, view)
+                    right = histories[view].agree(one.cluster_id, at(end), then[view])
+                    assert right, (one.directory, end, view)
+
+        nothing_is_added(spark, where, clusters)
         questions_are_answered(spark, where, logs("p-quorum") / "nodes" / NODES["p-quorum"])
-        before = everything(spark, where)
-        told = by_name(keep(spark, clusters, str(where)))
-        assert {one.records for one in told.values()} == {0}
-        # As if nothing had been remembered: every record again, of some views.
-        spark.sql(f"DELETE FROM {table(where, 'clusters')} WHERE true")
-        told = by_name(keep(spark, clusters, str(where), views=_FEW))
-        assert all(one.records > 0 for one in told.values())
-        assert everything(spark, where) == before
         code_of_the_page_runs(
             spark, {"h1:9092": addresses[0], "h2:9092": addresses[1], "/data/fleet": where}
         )
-    directories = (*(one.directory for one in found), *copies)
     read_without_kwire(
         where, {cluster_of(one): len(truth(image(one), "topics")) for one in directories}
     )
+
+
+def states_are(spark: SparkSession, expected: Mapping[str, Mapping[str, Rows]]) -> None:
+    """The entities of every cluster are as expected, by cluster and view."""
+    for view in ENTITIES:
+        states = by_cluster(spark, view)
+        assert states.keys() <= expected.keys()
+        for cluster, of_views in expected.items():
+            assert states.get(cluster, {}) == of_views[view], (cluster, view)
+
+
+def nothing_is_added(spark: SparkSession, where: Path, clusters: Mapping[str, str]) -> None:
+    """The command prints a line for each of the clusters, whose tables have everything already, and
+    for one that does not answer; records that are read again are there already.
+    """
+    before = everything(spark, where)
+    named = [f"{name}={at}" for name, at in {**clusters, "nobody": "127.0.0.1:1"}.items()]
+    arguments = ["spark", "fleet", *named, "--tables", str(where), "-o", "json"]
+    done = CliRunner().invoke(main, arguments)
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert done.exit_code == 1 and [one["name"] for one in lines] == [*clusters, "nobody"], done
+    assert {(one["condition"], one["records"]) for one in lines[:-1]} == {("OK", 0)}
+    assert lines[-1]["condition"] == "UNREACHABLE" and lines[-1]["cluster_id"] is None
+    assert "cannot connect to 127.0.0.1:1" in lines[-1]["message"]
+    assert everything(spark, where) == before
+    # As if nothing had been remembered: every record again, of some views.
+    spark.sql(f"DELETE FROM {table(where, 'clusters')} WHERE true")
+    told = keep(spark, clusters, str(where), views=_FEW)
+    assert all(one.records > 0 for one in told)
+    assert everything(spark, where) == before
+
+
+#: An earlier kwire might not have had these: a column, a member of structs in an array, and one of
+#: a struct.
+_LATER: Final = {
+    "features": "release",
+    "brokers": "`port`: INT",
+    "changes": "`record_type`: STRING",
+}
+
+
+def older_tables(spark: SparkSession, where: Path, view: str) -> None:
+    """Make tables as a kwire did that knew less."""
+    Place(str(where), cast(Format, format_of())).prepare(spark)
+    later = _LATER[view]
+    columns = [
+        (name, type_.replace(f", {later}", "").replace(f"{later}, ", ""))
+        for name, type_ in VIEWS[view].columns
+        if name != later
+    ]
+    assert columns != list(VIEWS[view].columns)
+    for name in VIEWS[view].tables:
+        spark.sql(sql.create(table(where, name), columns, format_of(), "older"))
 
 
 def _as_if_logs_ended(behind: Mapping[str, int]) -> Any:
@@ -199,7 +241,7 @@ def _as_if_logs_ended(behind: Mapping[str, int]) -> Any:
 
 
 def questions_are_answered(spark: SparkSession, where: Path, directory: Path) -> None:
-    """Every question about one of the clusters, and the jobs of ``kwire spark`` that are some."""
+    """Every question about one of the clusters, and a job of ``kwire spark`` that is one."""
     log, id, own = LogTruth(directory / _PARTITION), cluster_of(directory), spark.newSession()
     questions.register_tables(own, str(where))
     answers = {question: questions.ask(own, question, **given).where(condition).selectExpr(*columns)
@@ -224,9 +266,8 @@ def questions_are_answered(spark: SparkSession, where: Path, directory: Path) ->
         texts = [sorted(map(_text, some)) for some in (found[question], rows_of_it)]
         assert texts[0] == texts[1], question
     assert all(expected[one] for one in ("under_replicated", "flapping_brokers", "config_drift"))
-    for job in ("underreplicated", "drift", "audit"):
-        done = CliRunner().invoke(main, ["spark", job, str(where), "-o", "json"])
-        assert done.exit_code == 0 and id in done.stdout, done.output
+    done = CliRunner().invoke(main, ["spark", "drift", str(where), "-o", "json"])
+    assert done.exit_code == 0 and id in done.stdout, done.output
     refused = CliRunner().invoke(main, ["spark", "leaders", str(where)])
     assert refused.exit_code == 2 and "tables of many clusters" in refused.output
 
@@ -237,10 +278,15 @@ def _text(row: Any) -> str:
 
 def copied(directory: Path, into: Path, number: int) -> Path:
     """The same log as that of another cluster."""
-    copy = shutil.copytree(directory, into / f"copy-{number}")
-    meta, id = copy / "meta.properties", cluster_of(directory)
-    meta.write_text(meta.read_text().replace(id, f"{id[:-4]}{number:04}"))
-    return copy
+    id = f"{cluster_of(directory)[:-4]}{number:04}"
+    return renamed(shutil.copytree(directory, into / f"copy-{number}"), id)
+
+
+def renamed(directory: Path, id: str) -> Path:
+    """The directory, as that of the cluster ``id``."""
+    meta = directory / "meta.properties"
+    meta.write_text(meta.read_text().replace(cluster_of(directory), id))
+    return directory
 
 
 def code_of_the_page_runs(spark: SparkSession, values: dict[str, object]) -> None:
@@ -279,50 +325,60 @@ def read_without_kwire(where: Path, topics: Mapping[str, int]) -> None:
         assert dict(asked.fetchall()) == {id: count for id, count in topics.items() if count}
 
 
-def whole_log_before(end: int, source: Path, target: Path) -> Path:
-    """A directory with the segments of ``source`` before ``end``, from offset 0: with those that
-    were marked for deletion, and without snapshots.
+def cut_off(end: int, source: Path, target: Path) -> None:
+    """Make ``target``, a copy of ``source``, one of the log before ``end``, from offset 0: with the
+    segments that were marked for deletion, and without snapshots.
     """
-    shutil.copytree(source, target)
+    shutil.rmtree(target / _PARTITION)
+    shutil.copytree(source / _PARTITION, target / _PARTITION)
     for file in (target / _PARTITION).iterdir():
         base, _, rest = file.name.partition(".")
         if rest == "log.deleted" and int(base) < end:
             file.rename(file.with_name(f"{base}.log"))
         elif base.isdigit() or rest == "checkpoint":
             file.unlink()
-    return target
 
 
 class Job:
-    """A job of two clusters: ``x``, whose address the tests change, and one beside it that always
-    goes on.
+    """A job of clusters whose addresses the tests change, and one beside them that always goes
+    on.
     """
 
     def __init__(self, spark: SparkSession, where: Path, beside: str) -> None:
         self.spark, self.where, self.beside = spark, where, beside
 
-    def run(self, x: str, on_gap: OnGap = "fail") -> Outcome:
-        clusters = {"x": x, "beside": self.beside}
+    def run(self, addresses: Mapping[str, str], on_gap: OnGap = "fail") -> dict[str, Outcome]:
+        clusters = {**addresses, "beside": self.beside}
         told = by_name(keep(self.spark, clusters, str(self.where), views=_FEW, on_gap=on_gap))
-        assert told["beside"].condition is Condition.OK
-        register(self.spark, str(self.where))
-        return told["x"]
+        assert told.pop("beside").condition is Condition.OK
+        return told
 
-    def stops(self, x: str, condition: Condition, sentence: str) -> None:
-        """The job stops for ``x``, and leaves all tables of entities as they are."""
-        before = {view: self.spark.sql(f"SELECT * FROM {view}").collect() for view in _FEW}
-        stopped = self.run(x)
-        assert stopped.condition is condition and sentence in stopped.message, stopped
-        query = f"SELECT condition FROM clusters WHERE message = '{stopped.message}'"
-        assert [row.condition for row in self.spark.sql(query).collect()] == [condition]
-        for view, were in before.items():
-            assert sorted(map(repr, self.spark.table(view).collect())) == sorted(map(repr, were))
+    def goes_on(self, addresses: Mapping[str, str], on_gap: OnGap = "fail") -> dict[str, int]:
+        """The job stops for none of them. Return how many records it read of each."""
+        told = self.run(addresses, on_gap)
+        assert {one.condition for one in told.values()} == {Condition.OK}, told
+        return {name: one.records for name, one in told.items()}
 
-    def state(self, cluster: str) -> dict[str, Rows]:
-        return {
-            view: rows(self.spark, f"SELECT * FROM {view} WHERE cluster_id = '{cluster}'", view)
-            for view in _FEW
-        }
+    def stops(
+        self, addresses: Mapping[str, str], says: Mapping[str, tuple[Condition, str]]
+    ) -> None:
+        """The job stops for all of them, as ``says`` has it, and leaves the tables of entities as
+        they are.
+        """
+        before = everything(self.spark, self.where)
+        told = self.run(addresses)
+        messages = {row.message: row.condition for row in self.spark.table("clusters").collect()}
+        for name, one in told.items():
+            condition, sentence = says[name]
+            assert one.condition is condition and sentence in one.message, one
+            assert messages[one.message] == condition and one.records == 0
+        assert everything(self.spark, self.where) == before
+
+    def states(self) -> dict[str, dict[str, Rows]]:
+        """The entities of every view, by cluster."""
+        of_views = {view: by_cluster(self.spark, view) for view in _FEW}
+        ids = {id for of_view in of_views.values() for id in of_view}
+        return {id: {view: of_views[view].get(id, {}) for view in _FEW} for id in ids}
 
 
 def expected(directory: Path) -> dict[str, Rows]:
@@ -330,43 +386,69 @@ def expected(directory: Path) -> dict[str, Rows]:
 
 
 def test_gaps_are_told_or_repaired(spark: SparkSession, logs: Any, tmp_path: Path) -> None:
-    """One cluster whose log goes on behind a gap, is cut off, is wiped and is made anew; another
-    one beside it goes on.
+    """The log of ``gap`` goes on behind a gap, that of ``cut`` is cut off for a while, ``wiped`` is
+    wiped, and another cluster has the name ``replaced``; one beside them goes on.
     """
     source = logs("p-one-segments") / "nodes" / "7"
-    late = shutil.copytree(source, tmp_path / "late")
-    early = whole_log_before(522, source, tmp_path / "early")
+    late, whole, short = (copied(source, tmp_path, number) for number in range(3))
+    cut_off(522, source, short)
+    early, later, unwiped = (copied(short, tmp_path, number) for number in (3, 4, 5))
+    renamed(early, cluster_of(late)), renamed(later, cluster_of(whole))
     wiped = shutil.copytree(logs("p-one-basic") / "nodes" / "1", tmp_path / "wiped")
-    (wiped / "meta.properties").unlink()
-    shutil.copy(source / "meta.properties", wiped / "meta.properties")
-    anew = shutil.copytree(logs("p-abort") / "nodes" / "1", tmp_path / "anew")
-    beside = shutil.copytree(logs("p-old") / "nodes" / "1", tmp_path / "beside")
-    cluster = cluster_of(late)
-    with log_servers(early, late, wiped, anew, beside) as addresses:
-        at_early, at_late, at_wiped, at_anew, at_beside = addresses
-        job = Job(spark, tmp_path / "tables", at_beside)
-        assert job.run(at_early).condition is Condition.OK
-        assert job.state(cluster) == expected(early)
+    renamed(wiped, cluster_of(unwiped))
+    anew, beside = logs("p-abort") / "nodes" / "1", logs("p-old") / "nodes" / "1"
+    begin = {"gap": early, "cut": whole, "wiped": unwiped, "replaced": short}
+    after = {"gap": late, "cut": later, "wiped": wiped, "replaced": anew}
+    with log_servers(*begin.values(), *after.values(), beside) as addresses:
+        at_begin = dict(zip(begin, addresses, strict=False))
+        at_after = dict(zip(after, addresses[len(begin) :], strict=False))
+        job = Job(spark, tmp_path / "tables", addresses[-1])
+        assert all(job.goes_on(at_begin).values())
+        register(spark, str(job.where), views=_FEW)
+        states = job.states()
+        for directory in begin.values():
+            assert states[cluster_of(directory)] == expected(directory)
 
-        job.stops(at_late, Condition.GAP, "read up to 522 only")
-        assert job.run(at_late, "resync").condition is Condition.OK
-        assert job.state(cluster) == expected(late)
+        says = {
+            "gap": (Condition.GAP, "read up to 522 only"),
+            "cut": (Condition.TRUNCATED, "ends at offset 522"),
+            "wiped": (Condition.TRUNCATED, "resync"),
+            "replaced": (Condition.REPLACED, f"was the cluster {cluster_of(short)}"),
+        }
+        job.stops(at_after, says)
+
+        back = {**at_after, "cut": at_begin["cut"]}
+        read = job.goes_on(back, "resync")
+        assert not read.pop("cut") and all(read.values())
+        states = job.states()
+        for directory in (late, whole, wiped, anew):
+            assert states[cluster_of(directory)] == expected(directory)
+        assert expected(wiped)["acls"]
+        # The new cluster has no ACL: its view has no record at all.
+        assert not expected(anew)["acls"] and cluster_of(short) not in states
         gone = expected(early)["topics"].keys() - truth(image(late, at=985), "topics").keys()
         history = table(job.where, "topics_history")
         query = f"SELECT name FROM {history} WHERE origin = 'gap' AND deleted"
-        assert gone and {(row.name,) for row in spark.sql(query).collect()} == gone
-        assert job.run(at_late).records == 0
+        of_gap = spark.sql(f"{query} AND cluster_id = '{cluster_of(late)}'").collect()
+        assert gone and {(row.name,) for row in of_gap} == gone
 
-        job.stops(at_early, Condition.TRUNCATED, "ends at offset 522")
-        job.stops(at_wiped, Condition.TRUNCATED, "resync")
-        assert job.run(at_wiped, "resync").condition is Condition.OK
-        assert job.state(cluster) == expected(wiped) and expected(wiped)["acls"]
+        assert not any(job.goes_on(back).values())
 
-        job.stops(at_anew, Condition.REPLACED, f"was the cluster {cluster}")
-        assert job.run(at_anew, "resync").condition is Condition.OK
-        # The new cluster has no ACL: its view has no record at all.
-        assert job.state(cluster_of(anew)) == expected(anew) and not expected(anew)["acls"]
-        assert not any(job.state(cluster).values())
+
+def test_measurements_of_the_bench_read_every_record(spark: SparkSession, tmp_path: Path) -> None:
+    log = spark_fleet.ChangingLog(tmp_path / "log", 250)
+    given = {"log": str(log.directory), "partitions": 250, "end": log.end}
+    with log_servers(log.directory) as [address]:
+        given |= {"server": address, "servers": [address], "where": str(tmp_path / "tables")}
+        found = dict(spark_fleet.first_round(spark, given, ["partitions"]))
+        assert found["records"] == 250 and found["cpu"] > 0
+        found = dict(spark_fleet.changes(spark, given, ["partitions"], rounds=(0, 1)))
+    assert found["records"] == spark_fleet.CHANGES and found["mib"] > 0
+    history = spark.table(table(tmp_path / "tables", "partitions_history"))
+    assert history.count() == 250 + spark_fleet.CHANGES
+    for job in ("underreplicated", "audit"):
+        done = CliRunner().invoke(main, ["spark", job, str(tmp_path / "tables"), "-o", "json"])
+        assert done.exit_code == 0 and "topic-" not in done.stdout, done.output
 
 
 def test_tables_are_kept_in_an_object_store(spark: SparkSession, logs: Any, bucket: str) -> None:
@@ -377,8 +459,10 @@ def test_tables_are_kept_in_an_object_store(spark: SparkSession, logs: Any, buck
             [told] = keep(spark, {"x": address}, where, views=("topics",))
             assert told.condition is Condition.OK, told
     assert told.records == 0
-    register(spark, where)
+    register(spark, where, views=("topics", "acls"))
     assert rows(spark, "SELECT * FROM topics", "topics") == truth(image(directory), "topics")
+    # A view that the job did not keep is there, and empty.
+    assert spark.sql("SELECT * FROM acls_versions").collect() == []
     for other, why in (
         ("abfss://tables@account/fleet", "azurebfs"),
         ("dbfs:/fleet", "dbfs"),
@@ -386,51 +470,3 @@ def test_tables_are_kept_in_an_object_store(spark: SparkSession, logs: Any, buck
     ):
         with pytest.raises(FleetError, match=f"{other} cannot be used: .*{why}"):
             register(spark, other)
-
-
-#: An earlier kwire might not have had these: a column, a member of structs in an array, and one of
-#: a struct.
-_LATER: Final = {
-    "features": "release",
-    "brokers": "`port`: INT",
-    "changes": "`record_type`: STRING",
-}
-
-
-def older_tables(spark: SparkSession, where: Path, view: str) -> None:
-    """Make tables as a kwire did that knew less."""
-    Place(str(where), cast(Format, format_of())).prepare(spark)
-    later = _LATER[view]
-    columns = [
-        (name, type_.replace(f", {later}", "").replace(f"{later}, ", ""))
-        for name, type_ in VIEWS[view].columns
-        if name != later
-    ]
-    assert columns != list(VIEWS[view].columns)
-    for name in VIEWS[view].tables:
-        spark.sql(sql.create(table(where, name), columns, format_of(), "older"))
-
-
-def test_command_prints_a_line_for_each_cluster_and_fails_for_one(
-    spark: SparkSession, logs: Any, tmp_path: Path
-) -> None:
-    """It adds what the tables of an earlier kwire lack."""
-    directory = logs("p-one-basic") / "nodes" / "1"
-    views = [option for view in _LATER for option in ("--view", view)]
-    for view in _LATER:
-        older_tables(spark, tmp_path / "tables", view)
-    with log_servers(directory) as [address]:
-        options = ["--tables", str(tmp_path / "tables"), *views, "-o", "json"]
-        clusters = [f"x={address}", "y=127.0.0.1:1"]
-        done = CliRunner().invoke(main, ["spark", "fleet", *clusters, *options])
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert done.exit_code == 1 and [line["name"] for line in lines] == ["x", "y"], done.output
-    assert lines[0]["condition"] == "OK" and lines[0]["cluster_id"] == cluster_of(directory)
-    assert lines[1]["condition"] == "UNREACHABLE" and lines[1]["cluster_id"] is None
-    register(spark, str(tmp_path / "tables"))
-    for view in _LATER.keys() & set(ENTITIES):
-        assert rows(spark, f"SELECT * FROM {view}", view) == truth(image(directory), view)
-    types = spark.table("changes").selectExpr("source.record_type").distinct().collect()
-    assert "TOPIC_RECORD" in {row.record_type for row in types}
-    # A view that the job did not keep is there, and empty.
-    assert spark.sql("SELECT * FROM acls_versions").collect() == []
