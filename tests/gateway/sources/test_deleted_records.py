@@ -19,6 +19,7 @@ from tests.gateway.sources.data_partitions import (
     SETTINGS,
     appended,
     batch_of,
+    kill,
     led,
     record_of_leader,
     settle,
@@ -171,3 +172,21 @@ def test_a_crash_behind_any_operation_brings_no_deleted_record_back(tmp_path: Pa
             assert offsets(again) == list(range(again.log_start_offset, 6))
             assert not isinstance(appended(again, batch_of(b"x")), BatchRefused)
             again.close()
+
+
+def test_producer_goes_on_after_a_kill_although_its_records_are_deleted(tmp_path: Path) -> None:
+    def produce(sequence: int) -> Any:
+        header = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence}
+        return appended(one, batch_of(b"v", **header))
+
+    one = led(tmp_path / "t-0")
+    for sequence in range(5):
+        produce(sequence)
+    assert deleted(one, 5) == 5
+    kill(one)
+    one = led(tmp_path / "t-0", epoch=2)
+    assert one.log_start_offset == 5
+    assert produce(4).base_offset == 4, "known as a duplicate"
+    # Behind a batch that is not known the sequence would be out of order.
+    assert produce(5).base_offset == 5
+    one.close()

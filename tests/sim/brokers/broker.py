@@ -76,6 +76,8 @@ class Broker(SimulatedProcess):
         self.loader = Loader()
         self._read_to = 0  # in a metadata transaction this is beyond the image
         self.is_current = False  # whether its image has its own registration
+        #: A request got no answer in time: it may reach a controller behind later ones.
+        self.has_late_requests = False
         self.replicas: dict[Key, Replica] = {}
         self.fetches = FollowerFetches(self)
         self.fetchers = Fetchers(self)
@@ -148,6 +150,7 @@ class Broker(SimulatedProcess):
 
     def _beaten(self, request: Any, answer: Any) -> None:
         wait = 0.1
+        self.has_late_requests |= answer is None
         if answer is not None and isinstance(request, BrokerRegistrationRequest):
             self.lifecycle.on_registered(answer)
         elif answer is not None:

@@ -78,6 +78,7 @@ class PartitionLog:
         self.start_offset = 0
         self.entries: list[Entry] = []
         self.prefixes: list[int] = []
+        self.deleted: list[Entry] = []  #: below the log start, and in its segment for a start
         self.name_before = 0  #: the name of what was deleted before the first entry
         self.epochs = LeaderEpochs()
         self.states = ProducerStates()
@@ -166,23 +167,29 @@ class PartitionLog:
         self.synced = min(self.synced, self.end_offset)
         self.snapshots = {one: data for one, data in self.snapshots.items() if one <= offset}
         self.aborted = [one for one in self.aborted if one.last_offset < offset]
+        self.deleted = [one for one in self.deleted if one.header.base_offset < offset]
         self.load_producers()
 
     def load_producers(self) -> None:
-        """Read the producers from the newest snapshot and what is behind it, as a start does."""
+        """Read the producers from the newest snapshot and what is behind it, as a start does: also
+        from batches below the log start, which are there for as long as their segment is.
+        """
+        stored = [*self.deleted, *self.entries]
         self.states = ProducerStates()
-        from_offset = self.known_from = self.start_offset
+        self.known_from = stored[0].header.base_offset if stored else self.start_offset
         known = max(self.snapshots, default=None)
         if known is not None:
             self.states = ProducerStates(decode_snapshot(self.snapshots[known]))
-            from_offset = self.known_from = known
-        self.aborted = [one for one in self.aborted if one.last_offset < from_offset]
-        for entry in self.entries[self.index_of(from_offset) :]:
-            self._fold(entry)
+            self.known_from = known
+        self.aborted = [one for one in self.aborted if one.last_offset < self.known_from]
+        for entry in stored:
+            if entry.header.base_offset >= self.known_from:
+                self._fold(entry)
 
     def start_at(self, offset: int, name: int) -> None:
         """Drop everything and begin at ``offset``, behind what the log of that ``name`` has."""
         self.entries, self.prefixes, self.snapshots, self.aborted = [], [], {}, []
+        self.deleted = []
         self.name_before = name
         self.start_offset = self.synced = offset
         self.epochs.clear()
@@ -194,6 +201,7 @@ class PartitionLog:
         at = self.index_of(offset)
         if at:
             self.name_before = self.prefixes[at - 1]
+            self.deleted += self.entries[:at]
             del self.entries[:at], self.prefixes[:at]
         if offset > self.start_offset:
             self.start_offset = offset
