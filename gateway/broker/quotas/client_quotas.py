@@ -13,8 +13,7 @@ from gateway.broker.quotas.controller_mutation_quota import (
     STRICT_SINCE,
     ControllerMutationQuota,
 )
-from gateway.broker.quotas.quota_limits import QuotaLimits
-from gateway.broker.quotas.request_quota import RequestQuota
+from gateway.broker.quotas.quota_limits import QuotaLimits, user_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -88,13 +87,6 @@ class ClientQuotas:
 
     # --- requests
 
-    def of_request(self, principal: str, client_id: str | None, began: float) -> RequestQuota:
-        """Return the part of a request that is handled since ``began``, s on the clock.
-
-        ``principal``: type and name of the client, whose name is the user.
-        """
-        return RequestQuota(self, _user(principal), client_id or "", began)
-
     def of_mutations(
         self, principal: str, client_id: str | None, api_key: int, version: int
     ) -> ControllerMutationQuota | None:
@@ -102,7 +94,7 @@ class ClientQuotas:
         since = STRICT_SINCE.get(api_key)
         if since is None or not self.mutations.limits:
             return None
-        sensor = self.mutations.sensor(_user(principal), client_id or "", self.now_ms())
+        sensor = self.mutations.sensor(user_of(principal), client_id or "", self.now_ms())
         if sensor is None:
             return None
         return ControllerMutationQuota(sensor, self.now_ms, is_strict=version >= since)
@@ -115,8 +107,3 @@ def _set(
     for entity, values in quotas:
         for name, of_name in limits.items():
             of_name.set(entity, values.get(name))
-
-
-def _user(principal: str) -> str:
-    """The name of a principal, without its type."""
-    return principal.partition(":")[2]

@@ -67,3 +67,8 @@ class QuotaLimits:
             if limit is not None:
                 return Group("", client_id), limit
         return None
+
+
+def user_of(principal: str) -> str:
+    """The name of a principal, without its type."""
+    return principal.partition(":")[2]

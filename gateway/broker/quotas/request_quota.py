@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gateway.broker.quotas.quota_limits import user_of
+
 if TYPE_CHECKING:
     from gateway.broker.quotas.client_quota_manager import ClientQuotaManager
     from gateway.broker.quotas.client_quotas import ClientQuotas
@@ -24,10 +26,15 @@ class RequestQuota:
     __slots__ = ("_began", "_client_id", "_is_counted", "_quotas", "_seconds", "_user",
         "is_exempt", "produced", "throttle_ms")  # fmt: skip
 
-    def __init__(self, quotas: ClientQuotas, user: str, client_id: str, began: float) -> None:
+    def __init__(
+        self, quotas: ClientQuotas, principal: str, client_id: str | None, began: float
+    ) -> None:
+        """The request is handled since ``began``, s on the clock. ``principal``: type and name of
+        the client, whose name is the user.
+        """
         self._quotas = quotas
-        self._user = user
-        self._client_id = client_id
+        self._user = user_of(principal)
+        self._client_id = client_id or ""
         self._began: float | None = began
         self._seconds = 0.0
         self._is_counted = False

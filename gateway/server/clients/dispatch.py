@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.base.wall_clock import wall_ms
+from gateway.broker.quotas.request_quota import RequestQuota
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.apis.api_versions import unsupported_version_response
 from gateway.handlers.context import HEADER_TAGS_MAX, Context
@@ -27,7 +28,6 @@ from kwire.protocol import ApiKey
 
 if TYPE_CHECKING:
     from gateway.broker.quotas.client_quotas import ClientQuotas
-    from gateway.broker.quotas.request_quota import RequestQuota
     from gateway.handlers.context import Handler, Peer
     from gateway.handlers.gateway_port import Gateway
     from gateway.handlers.worker_table import Node
@@ -192,7 +192,8 @@ class Dispatcher:
     ) -> None:
         if context.sasl is not None and not context.sasl.is_open:
             return  # as in Kafka, where authentication comes before quotas
-        quota = quotas.of_request(context.peer.principal, in_flight.client_id, context.now)
+        principal = context.peer.principal
+        quota = RequestQuota(quotas, principal, in_flight.client_id, context.now)
         if in_flight.api_key == ApiKey.PRODUCE:
             quota.produced = size
         # Brokers alone send it (``sendResponseExemptThrottle``).

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.broker.quotas.client_quotas import ClientQuotas
+from gateway.broker.quotas.request_quota import RequestQuota
 from gateway.broker.replica.replica_selector import ReadReplica
 from gateway.config.config import Config
 from gateway.handlers.context import Context, Peer
@@ -257,7 +258,8 @@ class World:
         peer = Peer(listener, "User:ANONYMOUS", "127.0.0.1", 50000, 1)
         made = Context(version, "test", peer, self, now=100.0, wall_ms=1_700_000_000_000)
         if self.quotas is not None:
-            made.quota = self.quotas.of_request(peer.principal, made.client_id, self.quotas.clock())
+            now = self.quotas.clock()
+            made.quota = RequestQuota(self.quotas, peer.principal, made.client_id, now)
         return made
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.broker.quotas.client_quotas import ClientQuotas
+from gateway.broker.quotas.request_quota import RequestQuota
 from gateway.broker.quotas.samples import QuotaSettings
 from kwire.cluster import Delta, Image
 from kwire.cluster.fold import apply
@@ -68,7 +69,7 @@ def test_quota_of_an_address_is_no_quota_of_clients() -> None:
 def test_produce_request_is_throttled_by_its_bytes() -> None:
     node = Node()
     node.set("producer_byte_rate", 1000, client_id=None)
-    request = node.quotas.of_request("User:ann", "app", node.clock())
+    request = RequestQuota(node.quotas, "User:ann", "app", node.clock())
     request.produced = 12_000
     # 1,200 a second over 10 s: 20 % too much.
     assert request.answered() == 2_000
@@ -79,7 +80,7 @@ def test_produce_request_is_throttled_by_its_bytes() -> None:
 def test_request_is_throttled_by_the_time_that_the_server_worked_on_it() -> None:
     node = Node()
     node.set("request_percentage", 1, user=None)
-    request = node.quotas.of_request("User:ann", None, node.clock())
+    request = RequestQuota(node.quotas, "User:ann", None, node.clock())
     node.clock.now += 0.1
     request.paused()
     node.clock.now += 50  # it waits for records
@@ -87,36 +88,36 @@ def test_request_is_throttled_by_the_time_that_the_server_worked_on_it() -> None
     # 10.5 % in a window of 10 s: 1.05 % on average.
     assert request.answered() == 500
     request.spent(0.5)  # the response is encoded: that counts for the next request
-    again = node.quotas.of_request("User:ann", None, node.clock())
+    again = RequestQuota(node.quotas, "User:ann", None, node.clock())
     assert again.answered() == 1_000
 
 
 def test_response_names_the_longest_of_its_throttle_times() -> None:
     node = Node()
     node.set("request_percentage", 1, user=None)
-    request = node.quotas.of_request("User:ann", None, node.clock())
+    request = RequestQuota(node.quotas, "User:ann", None, node.clock())
     node.clock.now += 0.105
     assert request.answered(300) == 500
-    assert node.quotas.of_request("User:ann", None, node.clock()).answered(7_000) == 7_000
+    assert RequestQuota(node.quotas, "User:ann", None, node.clock()).answered(7_000) == 7_000
 
 
 def test_fetch_that_is_throttled_is_not_counted() -> None:
     node = Node()
     node.set("consumer_byte_rate", 1000, client_id="app")
-    request = node.quotas.of_request("User:ann", "app", node.clock())
+    request = RequestQuota(node.quotas, "User:ann", "app", node.clock())
     assert request.fetch_bytes_max() == 10_000
     assert request.fetched(10_000)
-    again = node.quotas.of_request("User:ann", "app", node.clock())
+    again = RequestQuota(node.quotas, "User:ann", "app", node.clock())
     assert not again.fetched(1_000)
     assert again.answered() == again.throttle_ms == 1_000
     node.clock.now += 10.1
-    assert node.quotas.of_request("User:ann", "app", node.clock()).fetched(100)
+    assert RequestQuota(node.quotas, "User:ann", "app", node.clock()).fetched(100)
 
 
 def test_time_of_another_broker_is_not_counted() -> None:
     node = Node()
     node.set("request_percentage", 1, user=None)
-    request = node.quotas.of_request("User:ann", None, node.clock())
+    request = RequestQuota(node.quotas, "User:ann", None, node.clock())
     request.is_exempt = True
     node.clock.now += 1
     assert request.answered() == 0

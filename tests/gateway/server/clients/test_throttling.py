@@ -242,7 +242,6 @@ def test_requests_without_any_quota_call_nothing_of_quotas(
         raise AssertionError("a quota was asked")
 
     monkeypatch.setattr(RequestQuota, "__init__", counted)
-    monkeypatch.setattr(ClientQuotas, "of_request", counted)
     monkeypatch.setattr(ClientQuotaManager, "sensor", counted)
 
     async def main() -> None:
