@@ -203,11 +203,11 @@ def _format_log_directories(
     """
     from gateway.log.files.disk import Disk
     from gateway.log.metadata.formatting import random_uuid
-    from gateway.log.partition.log_directories import LogDirectory
+    from gateway.log.partition.log_directories import LogDirectory, is_same
 
     formatted = []
     for path in config.log_dirs:
-        if path != data_dir:
+        if not is_same(path, data_dir):
             owner = wanted.cluster_id, wanted.node_id
             one = LogDirectory.open(path, *owner, Disk(), [], random_uuid)
             one.close()

@@ -8,14 +8,13 @@ they change; each names the rule that finds it.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
-from unittest import mock
 
 from kwire.protocol import ErrorCode
+from tests.patches import patched
 
 Make = Callable[[], AbstractContextManager[Any]]
 
@@ -48,12 +47,6 @@ def mutant(rule: str, *, waits: bool = False, at_follower: bool = False) -> Call
     return register
 
 
-def patched(owner: Any, **new: Any) -> AbstractContextManager[Any]:
-    """``owner`` with other attributes while the context lasts."""
-    patch: AbstractContextManager[Any] = mock.patch.multiple(owner, **new)
-    return patch
-
-
 def wrapped(owner: Any, name: str, change: Callable[..., Any]) -> AbstractContextManager[Any]:
     """``owner`` with ``change(original, ...)`` in place of a function."""
     original = getattr(owner, name)
@@ -64,15 +57,6 @@ def wrapped(owner: Any, name: str, change: Callable[..., Any]) -> AbstractContex
         return change(original, *values, **named)
 
     return patched(owner, **{name: changed})
-
-
-@contextlib.contextmanager
-def together(*contexts: AbstractContextManager[Any]) -> Iterator[None]:
-    """Enter all ``contexts`` at once."""
-    with contextlib.ExitStack() as stack:
-        for context in contexts:
-            stack.enter_context(context)
-        yield
 
 
 def without_error(error: ErrorCode) -> Callable[..., ErrorCode]:

@@ -23,7 +23,8 @@ from gateway.handlers.apis import envelope
 from kwire.errors import DecodeError
 from kwire.messages.default_principal_data import DefaultPrincipalData
 from kwire.messages.unregister_broker_response import UnregisterBrokerResponse
-from tests.conformance_faults.mutants import mutant, patched, wrapped
+from tests.conformance_faults.mutants import mutant, wrapped
+from tests.patches import patched
 
 Context = AbstractContextManager[Any]
 

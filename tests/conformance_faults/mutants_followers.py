@@ -10,7 +10,8 @@ from gateway.quorum import describing, responses
 from gateway.quorum.serving import Serving
 from gateway.quorum.voter_changes import VoterChanges
 from kwire.protocol import ErrorCode
-from tests.conformance_faults.mutants import mutant, patched, wrapped
+from tests.conformance_faults.mutants import mutant, wrapped
+from tests.patches import patched
 
 Context = AbstractContextManager[Any]
 

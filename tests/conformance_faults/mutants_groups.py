@@ -21,7 +21,8 @@ from gateway.handlers.apis import (
     offset_fetch,
 )
 from kwire.protocol import ErrorCode
-from tests.conformance_faults.mutants import mutant, patched, without_error, wrapped
+from tests.conformance_faults.mutants import mutant, without_error, wrapped
+from tests.patches import patched
 
 Context = AbstractContextManager[Any]
 

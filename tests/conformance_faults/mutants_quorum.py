@@ -12,7 +12,8 @@ from gateway.quorum.replicated_log import VALID, ReplicatedLog
 from gateway.quorum.roles import Leader
 from gateway.quorum.serving import Serving
 from kwire.protocol import ErrorCode
-from tests.conformance_faults.mutants import mutant, patched, together, without_error, wrapped
+from tests.conformance_faults.mutants import mutant, without_error, wrapped
+from tests.patches import patched, together
 
 Context = AbstractContextManager[Any]
 

@@ -23,7 +23,8 @@ from gateway.sources.log_partition import LogPartition
 from kwire.messages.fetch_response import AbortedTransaction, LeaderIdAndEpoch
 from kwire.protocol import ErrorCode
 from kwire.uuid import ZERO_UUID
-from tests.conformance_faults.mutants import mutant, patched, together, without_error, wrapped
+from tests.conformance_faults.mutants import mutant, without_error, wrapped
+from tests.patches import patched, together
 
 Context = AbstractContextManager[Any]
 

@@ -10,7 +10,8 @@ from gateway.controller.apis import create_partitions, create_topics, delete_top
 from gateway.controller.errors import ApiError
 from gateway.controller.state import State
 from kwire.protocol import ErrorCode
-from tests.conformance_faults.mutants import mutant, patched, wrapped
+from tests.conformance_faults.mutants import mutant, wrapped
+from tests.patches import patched
 
 Context = AbstractContextManager[Any]
 

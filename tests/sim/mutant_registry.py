@@ -6,10 +6,9 @@ A module of bugs has a registry of its own; a simulation has one of all its modu
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
-from unittest import mock
 
 Make = Callable[[], AbstractContextManager[Any]]
 
@@ -43,18 +42,3 @@ class Mutants(dict[str, Mutant]):
     def put_in(self, name: str | None) -> AbstractContextManager[Any]:
         """The core with that bug while the context lasts; without one for None."""
         return self[name].make() if name else contextlib.nullcontext()
-
-
-def patched(owner: Any, **new: Any) -> AbstractContextManager[Any]:
-    """``owner`` with other attributes while the context lasts."""
-    patch: AbstractContextManager[Any] = mock.patch.multiple(owner, **new)
-    return patch
-
-
-@contextlib.contextmanager
-def together(*contexts: AbstractContextManager[Any]) -> Iterator[None]:
-    """Enter all ``contexts`` at once."""
-    with contextlib.ExitStack() as stack:
-        for context in contexts:
-            stack.enter_context(context)
-        yield

@@ -15,7 +15,8 @@ from gateway.quorum.node import NO_NODE, Node
 from gateway.quorum.raft import Raft
 from gateway.quorum.roles import Candidate, Unattached
 from kwire.messages.vote_response import VoteResponse
-from tests.sim.mutant_registry import Mutants, patched, together
+from tests.patches import patched, together
+from tests.sim.mutant_registry import Mutants
 
 Context = AbstractContextManager[Any]
 MUTANTS: Final = Mutants()

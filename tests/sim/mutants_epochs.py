@@ -16,7 +16,8 @@ from gateway.quorum.peers import Peers
 from gateway.quorum.quorum_requests import QuorumRequests
 from gateway.quorum.resigned_role import ResignedRole
 from gateway.quorum.roles import Follower, Leader, Resigned, Unattached
-from tests.sim.mutant_registry import Mutants, patched, together
+from tests.patches import patched, together
+from tests.sim.mutant_registry import Mutants
 
 Context = AbstractContextManager[Any]
 MUTANTS: Final = Mutants()

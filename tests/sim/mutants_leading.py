@@ -20,7 +20,8 @@ from gateway.quorum.voter_changes import VoterChanges
 from gateway.quorum.voter_history import VoterHistory
 from gateway.quorum.voter_set import VoterNode, VoterSet
 from kwire.protocol import ErrorCode
-from tests.sim.mutant_registry import Mutants, patched, together
+from tests.patches import patched, together
+from tests.sim.mutant_registry import Mutants
 
 Context = AbstractContextManager[Any]
 MUTANTS: Final = Mutants()

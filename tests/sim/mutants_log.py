@@ -17,7 +17,8 @@ from gateway.quorum.peers import Peers
 from gateway.quorum.replicated_log import ReplicatedLog
 from gateway.quorum.roles import Follower
 from kwire.records import iter_batches
-from tests.sim.mutant_registry import Mutants, patched, together
+from tests.patches import patched, together
+from tests.sim.mutant_registry import Mutants
 
 Context = AbstractContextManager[Any]
 MUTANTS: Final = Mutants()

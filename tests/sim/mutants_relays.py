@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from gateway.quorum.relaying import Relaying
 from gateway.quorum.replicated_log import ValidOffsetAndEpoch
-from tests.sim.mutant_registry import Mutants, patched
+from tests.patches import patched
+from tests.sim.mutant_registry import Mutants
 
 Context = AbstractContextManager[Any]
 MUTANTS: Final = Mutants()

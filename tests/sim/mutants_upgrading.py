@@ -14,7 +14,8 @@ from gateway.quorum.roles import Follower, Leader
 from gateway.quorum.voter_history import VoterHistory
 from gateway.quorum.voter_registration import VoterRegistration
 from gateway.quorum.voter_set import VoterNode, VoterSet
-from tests.sim.mutant_registry import Mutants, patched
+from tests.patches import patched
+from tests.sim.mutant_registry import Mutants
 
 Context = AbstractContextManager[Any]
 MUTANTS: Final = Mutants()

@@ -59,13 +59,13 @@ _Process = TypeVar("_Process", bound=Process)
 class Timeline(Generic[_Process]):
     """``only``: the faults that may happen, None for all. ``noting``: keep a trace in ``notes``.
 
-    A subclass sets ``nodes``, ``network``, ``checker`` and ``slow_disk``, the probability of a
-    slow sync.
+    A subclass sets ``nodes``, ``network``, ``checker`` and ``faults``.
     """
 
     nodes: list[_Process]
     network: Links
     checker: Checker
+    faults: Any
 
     def __init__(
         self, seed: int, *, only: Collection[Fault] | None = None, noting: bool = False
@@ -85,7 +85,8 @@ class Timeline(Generic[_Process]):
 
     @property
     def slow_disk(self) -> float:
-        raise NotImplementedError
+        """The probability of a slow sync."""
+        return float(self.faults.slow_disk)
 
     # --- time
 

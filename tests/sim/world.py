@@ -79,11 +79,6 @@ class World(Timeline[Node]):
             )
         return self.outcome_of(self.scenario.play(self))
 
-    @property
-    def slow_disk(self) -> float:
-        """The probability of a slow sync."""
-        return self.faults.slow_disk
-
     def new_directory(self, id: int) -> Uuid:
         """A directory id that no node had before."""
         return Uuid(id.to_bytes(8, "big") + next(self._generation).to_bytes(8, "big"))

@@ -14,7 +14,6 @@ import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ from kwire.messages.partition_record import PartitionRecord
 from kwire.messages.topic_record import TopicRecord
 from kwire.records import Record, encode_batch, encode_metadata_record
 from kwire.uuid import Uuid
+from tools.bench.driver import measured_by
 from tools.log_servers import log_servers
 
 if TYPE_CHECKING:
@@ -200,21 +200,16 @@ def driven(python: str) -> Driver:
     """Return what runs a measurement in a process of ``python``. It raises RuntimeError."""
 
     def drive(what: str, cores: int, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        command = [python, "-m", "tools.bench.spark_fleet", what, str(cores), json.dumps(given)]
-        done = subprocess.run(
-            command,
-            cwd=_ROOT,
-            env={**os.environ, "PYTHONPATH": str(_ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
+        return measured_by(
+            "tools.bench.spark_fleet",
+            what,
+            str(cores),
+            json.dumps(given),
+            timeout_s=_TIMEOUT_S,
+            python=python,
+            PYTHONPATH=str(_ROOT),
+            SPARK_LOCAL_IP="127.0.0.1",
         )
-        if done.returncode:
-            raise RuntimeError(f"{what} ended with {done.returncode}: {done.stderr[-2000:]}")
-        found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
 
     return drive
 

@@ -15,7 +15,6 @@ import json
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +26,7 @@ from kwire.cluster import Loader
 from kwire.messages.partition_change_record import PartitionChangeRecord
 from kwire.records import Record, decode_metadata_record, encode_batch, encode_metadata_record
 from tools.bench import largelog, table_commits
+from tools.bench.driver import measured_by
 
 RECORDS: Final = int(os.environ.get("KWIRE_BENCH_RECORDS", "136000"))
 _SMALL: Final = "p-one-basic"
@@ -112,19 +112,8 @@ def _change(partition: Any, alone: bool) -> PartitionChangeRecord:
 def _driven(log: Path, tables: Path) -> dict[str, Any]:
     """The measurements of a driver that builds ``tables`` of ``log``."""
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.bench.spark_tables", str(log), str(tables)],
-        env={**os.environ, "PYTHONPATH": path},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"the driver ended with {done.returncode}: {done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    module, places = "tools.bench.spark_tables", (str(log), str(tables))
+    return measured_by(module, *places, timeout_s=_TIMEOUT_S, PYTHONPATH=path)
 
 
 def _rows(found: dict[str, Any]) -> Iterator[dict[str, Any]]:

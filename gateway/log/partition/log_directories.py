@@ -133,7 +133,7 @@ def open_log_directories(
     opened: list[LogDirectory] = []
     try:
         for path in paths:
-            if _is_same(path, metadata.path):
+            if is_same(path, metadata.path):
                 opened.append(metadata)
             else:
                 opened.append(LogDirectory.open(path, cluster_id, node_id, disk, problems, new_id))
@@ -144,7 +144,8 @@ def open_log_directories(
     return opened or [metadata]
 
 
-def _is_same(path: Path, other: Path) -> bool:
+def is_same(path: Path, other: Path) -> bool:
+    """Whether two paths name one directory, which may be missing."""
     try:
         return path.samefile(other)
     except OSError:  # such as that there is no such directory yet

@@ -76,7 +76,9 @@ class LogManager:
         may be in a directory that is offline (``Partition.createLogInAssignedDirectoryId``).
         """
         preferred = self._preferred.pop(key, None)
-        found = self._places.get(key) or self._assigned(assigned)
+        if (known := self._places.get(key)) is not None:
+            return known
+        found = self._assigned(assigned)
         if found is None and preferred is not None and preferred.is_online:
             found = preferred
         if found is None:
@@ -84,13 +86,14 @@ class LogManager:
                 return None
             found = min(self.online, key=self._counts.__getitem__, default=None)
         if found is not None:
-            self._put(key, found)
+            self.put(key, found)
         return found
 
     def _assigned(self, id: Uuid | None) -> LogDirectory | None:
         return next((one for one in self.online if one.id == id), None)
 
-    def _put(self, key: Key, directory: LogDirectory) -> None:
+    def put(self, key: Key, directory: LogDirectory) -> None:
+        """The log of a partition is in ``directory``."""
         self.forget(key)
         self._places[key] = directory
         self._counts[directory] += 1
@@ -101,10 +104,6 @@ class LogManager:
         while len(self._preferred) >= _PREFERRED_MAX:
             del self._preferred[next(iter(self._preferred))]
         self._preferred[key] = directory
-
-    def moved(self, key: Key, directory: LogDirectory) -> None:
-        """The log of a partition is in another directory."""
-        self._put(key, directory)
 
     def of(self, key: Key) -> LogDirectory | None:
         """Return the directory of a partition that was placed."""
@@ -140,7 +139,7 @@ class LogManager:
                 if not self._is_placed_here(image, key, path):
                     strays.append(path)
                 elif (other := self._places.get(key)) is None:
-                    self._put(key, directory)
+                    self.put(key, directory)
                 else:
                     strays.append(self._second(image, key, path.name, other, directory))
                 if number % _SLICE == 0:
@@ -161,7 +160,7 @@ class LogManager:
         keep the one that the image names, and return the path of the other.
         """
         if assigned_directory(image.partitions[key[0]][key[1]], self._node_id) == second.id:
-            self._put(key, second)
+            self.put(key, second)
             return first.path / name
         return second.path / name
 

@@ -21,7 +21,7 @@ from gateway.ports.replicas import LogSize
 from gateway.ports.services import SourceStopped, State
 from gateway.server.broker.cleaner_settings import CleanerSettings, cleaner_settings
 from gateway.server.broker.directory_turns import DirectoryTurns
-from gateway.server.broker.log_manager import LogManager, assigned_directory
+from gateway.server.broker.log_manager import Key, LogManager, assigned_directory
 from gateway.server.broker.log_mover import LogMover
 from gateway.server.broker.topic_settings import TopicSettings, topic_settings
 from gateway.sources.append_counts import AppendCounts
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from kwire.messages.register_broker_record import RegisterBrokerRecord
     from kwire.uuid import Uuid
 
-Key = tuple["Uuid", int]
 #: Threads that open logs, begin segments and write to slow disks, for all partitions.
 _THREADS_MAX: Final = 4
 
@@ -274,10 +273,11 @@ class ReplicaManager:
 
     def holds_back(self, partition: Partition, follower: int) -> bool:
         """See ``gateway.ports.replicas.Replicas``."""
-        leader = partition.leader if isinstance(partition, DataPartition) else None
+        if not isinstance(partition, DataPartition):
+            return False
+        leader = partition.leader
         if leader is None or follower in leader.state.isr:
             return False
-        assert isinstance(partition, DataPartition)
         is_listed = self._throttle.has(partition.stored.topic, partition.index)
         return is_listed and self._throttle.is_exceeded
 
@@ -333,7 +333,7 @@ class ReplicaManager:
         image = self._image
         record = None if image is None else image.partitions.get(key[0], {}).get(key[1])
         if record is not None and self._partitions.get(key[0], {}).get(key[1]) is partition:
-            self.logs.moved(key, directory)
+            self.logs.put(key, directory)
             self._assign(record, directory)
 
     def sizes(self) -> Iterator[LogSize]:

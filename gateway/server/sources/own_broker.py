@@ -102,7 +102,7 @@ def _log_directories(
     )
     try:
         directories = open_log_directories(
-            config.log_dirs if config.process_roles != "auto" else (),
+            config.log_dirs,
             metadata,
             store.cluster_id,
             config.node_id,

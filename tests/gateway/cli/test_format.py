@@ -91,6 +91,11 @@ def test_all_log_directories_are_formatted_once(tmp_path: Path) -> None:
     assert {(one.cluster_id, one.node_id) for one in metas if one} == {(CLUSTER_ID, 1)}
     again = json.loads(run(*arguments, "--ignore-formatted").stdout)
     assert (again["formatted"], again["log.dirs"]) == (False, facts["log.dirs"])
+    # The metadata log's directory by another path of it is no further directory.
+    link = tmp_path / "link"
+    link.symlink_to(paths[0])
+    linked = run(*arguments, "--ignore-formatted", "--data-dir", str(link))
+    assert json.loads(linked.stdout)["log.dirs"] == facts["log.dirs"]
     other = run("-t", ONE, "-c", str(file), "-s", "--data-dir", str(tmp_path / "m"))
     assert other.exit_code == 1 and f"belongs to node 1 of cluster {CLUSTER_ID}" in other.output
 

@@ -10,8 +10,9 @@ from gateway.controller.apis import broker_heartbeat, broker_registration
 from gateway.controller.partition_change import Election, _Change, _Elected
 from gateway.controller.sessions import Sessions
 from kwire.messages.partition_change_record import PartitionChangeRecord
+from tests.patches import patched, together
 from tests.sim.brokers.controllers import ControllerProcess
-from tests.sim.mutant_registry import Mutants, patched, together
+from tests.sim.mutant_registry import Mutants
 
 Context = AbstractContextManager[Any]
 MUTANTS: Final = Mutants()

@@ -8,12 +8,13 @@ from typing import Any, Final
 from gateway.base.leader_epochs import LeaderEpochs, end_offset_for
 from gateway.broker.replica.fetcher import Fetcher
 from gateway.broker.replica.followed import Position, StartAt, Status, Truncate
+from tests.patches import patched
 from tests.sim.brokers import following
 from tests.sim.brokers.broker import Broker
 from tests.sim.brokers.following import SourceFetcher
 from tests.sim.brokers.partition_log import PartitionLog
 from tests.sim.brokers.replica import Replica
-from tests.sim.mutant_registry import Mutants, patched
+from tests.sim.mutant_registry import Mutants
 
 Context = AbstractContextManager[Any]
 MUTANTS: Final = Mutants()

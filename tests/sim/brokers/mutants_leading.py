@@ -9,11 +9,12 @@ from gateway.broker.replica.follower_state import FollowerState
 from gateway.broker.replica.isr import Altered, CommittedIsr, Proposal
 from gateway.broker.replica.leader import NO_EPOCH, Leader
 from kwire.protocol import ErrorCode
+from tests.patches import patched, together
 from tests.sim.brokers.alter_partitions import AlterPartitions
 from tests.sim.brokers.fetching import FollowerFetches
 from tests.sim.brokers.messages import Consumed, Produced
 from tests.sim.brokers.replica import ENTRIES_MAX, Replica
-from tests.sim.mutant_registry import Mutants, patched, together
+from tests.sim.mutant_registry import Mutants
 
 Context = AbstractContextManager[Any]
 MUTANTS: Final = Mutants()

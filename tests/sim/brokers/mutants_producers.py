@@ -11,10 +11,11 @@ from gateway.broker.produce.producer_snapshot import decode_snapshot
 from gateway.broker.produce.producer_state import ProducerState, ProducerStates
 from gateway.broker.produce.refusal import BatchRefused
 from kwire.protocol import ErrorCode
+from tests.patches import patched
 from tests.sim.brokers import partition_log
 from tests.sim.brokers.partition_log import PartitionLog
 from tests.sim.brokers.replica import Replica
-from tests.sim.mutant_registry import Mutants, patched
+from tests.sim.mutant_registry import Mutants
 
 Context = AbstractContextManager[Any]
 MUTANTS: Final = Mutants()

@@ -99,11 +99,6 @@ class BrokerWorld(Timeline[SimulatedProcess]):
         #: The broker whose power was lost, until it is in sync again.
         self.powerless: Broker | None = None
 
-    @property
-    def slow_disk(self) -> float:
-        """The probability of a slow sync."""
-        return self.faults.slow_disk
-
     def run(self) -> Outcome:
         """Run the schedule to its end."""
         for one in (*self.controllers.processes, *self.brokers):
