@@ -6,6 +6,7 @@ waits for no failure and a Streams application counts.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from tools.process import Process
 pytestmark = pytest.mark.interop
 
 _TOOLS = "org.apache.kafka.tools"
+_CONFIGS = "kafka.admin.ConfigCommand"
 _PROPERTIES = {
     "default.replication.factor": "3",
     "offsets.topic.replication.factor": "3",
@@ -44,7 +46,7 @@ def cluster() -> Iterator[OwnCluster]:
     with own_quorum(3, properties={**_PROPERTIES, **COMBINED}) as running:
         defaults = ["--entity-type", "brokers", "--entity-default"]
         alter = ["--alter", "--add-config", "min.insync.replicas=2", *defaults]
-        running.tool("kafka.admin.ConfigCommand", alter)
+        running.tool(_CONFIGS, alter)
         yield running
 
 
@@ -94,7 +96,18 @@ def wait_for_all_in_sync(cluster: OwnCluster, *topics: str) -> None:
         )
 
 
-def test_reassignment_moves_replicas_by_the_letter(cluster: OwnCluster, tmp_path: Path) -> None:
+def throttles(cluster: OwnCluster) -> set[tuple[str, str]]:
+    """The limits of replication that brokers and topics have, by name and value."""
+    told = "".join(
+        cluster.tool(_CONFIGS, ["--describe", "--entity-type", kind])
+        for kind in ("brokers", "topics")
+    )
+    return set(re.findall(r"^\s*(\w+\.replication\.throttled\.\w+)=(\S*)", told, re.MULTILINE))
+
+
+def test_reassignment_moves_replicas_under_a_throttle_by_the_letter(
+    cluster: OwnCluster, tmp_path: Path
+) -> None:
     create(cluster, "moved", "1:2,2:3")
     produce(cluster, "moved", 500)
     topics = tmp_path / "topics.json"
@@ -110,9 +123,15 @@ def test_reassignment_moves_replicas_by_the_letter(cluster: OwnCluster, tmp_path
         for index, replicas in enumerate(([3, 1], [1, 2, 3]))
     ]
     plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
-    done = cluster.tool(tool, ["--reassignment-json-file", str(plan), "--execute"])
+    moves = ["--reassignment-json-file", str(plan)]
+    done = cluster.tool(tool, [*moves, "--execute", "--throttle", "10000000"])
     assert "Successfully started partition reassignments for moved-0,moved-1" in done
-    verify = ["--reassignment-json-file", str(plan), "--verify", "--preserve-throttles"]
+    assert {name for name, _ in throttles(cluster)} == {
+        f"{side}.replication.throttled.{what}"
+        for side in ("leader", "follower")
+        for what in ("rate", "replicas")
+    }
+    verify = [*moves, "--verify"]
     told = until(
         lambda: cluster.tool(tool, verify),
         "the moves are over",
@@ -122,6 +141,7 @@ def test_reassignment_moves_replicas_by_the_letter(cluster: OwnCluster, tmp_path
         assert f"Reassignment of partition moved-{index} is completed." in told
     found = partitions(cluster, "moved")
     assert [list(one.replicas) for one in found] == [[3, 1], [1, 2, 3]]
+    assert throttles(cluster) == set()
     assert "No partition reassignments found" in cluster.tool(tool, ["--list"])
 
 
@@ -185,7 +205,7 @@ def test_log_dirs_and_quotas_by_the_letter(cluster: OwnCluster) -> None:
     assert sizes.keys() == {1, 2, 3}
     assert len(set(sizes.values())) == 1 and min(sizes.values()) > 1000
     quota = ["--entity-type", "clients", "--entity-name", "app"]
-    tool = "kafka.admin.ConfigCommand"
+    tool = _CONFIGS
     cluster.tool(tool, ["--alter", "--add-config", "producer_byte_rate=1000", *quota])
     assert "producer_byte_rate=1000" in cluster.tool(tool, ["--describe", *quota])
     cluster.tool(tool, ["--alter", "--delete-config", "producer_byte_rate", *quota])
