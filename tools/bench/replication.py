@@ -4,8 +4,7 @@ produced with acks=all to three replicas, and the time without a leader after on
 Both clusters run combined nodes at their defaults. A raw client keeps several requests in flight on
 a connection to the leader, and costs little. A follower costs the difference of the same load to
 topics with three replicas and with one, by two followers: the leader's part of their Fetch requests
-counts, too. After each measurement the ends of the logs are compared with what was
-sent.
+counts, too. After each measurement the ends of the logs are compared with what was sent.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ import itertools
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from kwire.errors import DecodeError
@@ -40,7 +40,7 @@ from tools.java import KAFKA_VERSION, JavaError
 from tools.kafka import FULL_SPEED, Cluster, kafka
 from tools.kafka_files import Node
 from tools.own_quorum import own_quorum
-from tools.process import ProcessError, cpu_seconds
+from tools.process import PATIENCE_S, ProcessError, cpu_seconds
 from tools.wire_client import WireClient
 
 _ALL = -1
@@ -116,8 +116,7 @@ class Brokers:
         if created.error_code:
             raise OSError(f"{self.name}: {topic} was not created: {created.error_code}")
         for index in range(partitions):
-            while end_of(leader, topic, index) is None:
-                time.sleep(_PAUSE_S)
+            _until(partial(_leads, leader, topic, index), f"{self.name} leads {topic}-{index}")
         return topic
 
     def delete(self, topic: str) -> None:
@@ -279,16 +278,34 @@ def _failover(brokers: Brokers, records: bytes) -> float:
 
 
 def _acknowledged(nodes: Sequence[Node], request: Any) -> None:
-    """Return when one of ``nodes`` has acknowledged ``request``, by whichever leads."""
-    for node in itertools.cycle(nodes):
+    """Return when one of ``nodes`` has acknowledged ``request``, by whichever leads. Raises
+    OSError.
+    """
+    turns = itertools.cycle(nodes)
+
+    def is_taken() -> bool:
         with (
             contextlib.suppress(OSError, EOFError, DecodeError),
-            WireClient(node.broker_address) as client,
+            WireClient(next(turns).broker_address) as client,
         ):
             answer = client.call(request, _PRODUCE)
-            if not answer.responses[0].partition_responses[0].error_code:
-                return
+            return not answer.responses[0].partition_responses[0].error_code
+        return False
+
+    _until(is_taken, "a record is acknowledged")
+
+
+def _until(condition: Callable[[], bool], what: str) -> None:
+    """Return when ``condition`` holds. Raises OSError after ``PATIENCE_S``."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise OSError(f"not within {PATIENCE_S:.0f} s: {what}")
         time.sleep(_PAUSE_S)
+
+
+def _leads(leader: Node, topic: str, index: int) -> bool:
+    return end_of(leader, topic, index) is not None
 
 
 def end_of(leader: Node, topic: str, index: int) -> int | None:
