@@ -5,7 +5,7 @@ promises no more than that.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -108,6 +108,26 @@ class _Inode:
 
 
 State = dict[Path, bytes | None]  # files with their content, directories with None
+
+
+class NewStates:
+    """Lets each state through once for each promise: what recovery does depends on nothing else.
+
+    Behind most operations a crash leaves what it could leave behind the one before.
+    """
+
+    def __init__(self) -> None:
+        self.came = 0  #: states, with those that came before
+        self._known: set[tuple[frozenset[tuple[Path, bytes | None]], Hashable]] = set()
+
+    def of(self, states: Iterable[State], promise: Hashable = None) -> Iterator[State]:
+        """Yield those of ``states`` that are new with what had been promised by then."""
+        for state in states:
+            self.came += 1
+            key = frozenset(state.items()), promise
+            if key not in self._known:
+                self._known.add(key)
+                yield state
 
 
 class CrashDisk:

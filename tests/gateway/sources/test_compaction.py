@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gateway.log.cleaner.offset_map import ENTRY_BYTES
 from gateway.log.partition.cleanup_settings import CleanupSettings
 from kwire.records import decode_batches
-from tests.gateway.log.crash_disk import CrashDisk, RecordingDisk, write_state
+from tests.gateway.log.crash_disk import CrashDisk, NewStates, RecordingDisk, write_state
 from tests.gateway.sources.compactions import COMPACT, SMALL, compact, keyed, planned, steps
 from tests.gateway.sources.data_partitions import appended, led, settle
 from tests.gateway.sources.reading import joined
@@ -189,11 +189,9 @@ def test_any_log_keeps_the_newest_value_of_each_key_and_every_offset(
     shutil.rmtree(directory.parent)
 
 
-def test_a_crash_behind_any_operation_leaves_the_newest_records(tmp_path: Path) -> None:
-    root = tmp_path / "life"
-    root.mkdir()
-    disk, rand = RecordingDisk(root), random.Random(3)
-    one = led(root / "t-0", SMALL, disk=disk)
+def test_a_crash_behind_any_operation_leaves_the_newest_records(root: Path, tmp_path: Path) -> None:
+    disk, rand = RecordingDisk(tmp_path), random.Random(3)
+    one = led(tmp_path / "t-0", SMALL, disk=disk)
     for key, value in PAIRS[:12]:
         appended(one, keyed((key, value)))
     written = shown(one)
@@ -201,15 +199,14 @@ def test_a_crash_behind_any_operation_leaves_the_newest_records(tmp_path: Path) 
     compact(one, disk=disk)
     assert len(shown(one)) < len(written)
     one.close()
-    base = max(int(path.stem) for path in (root / "t-0").glob("*.log"))
-    crash, tried = CrashDisk(), 0
+    base = max(int(path.stem) for path in (tmp_path / "t-0").glob("*.log"))
+    crash, new = CrashDisk(), NewStates()
     for number, op in enumerate(disk.ops):
         crash.apply(op)
         if number < begins:
             continue
-        for state in (*crash.killed(op), *crash.lost_power(rand)):
-            tried += 1
-            directory = tmp_path / "state"
+        for state in new.of((*crash.killed(op), *crash.lost_power(rand))):
+            directory = root / "state"
             shutil.rmtree(directory, ignore_errors=True)
             directory.mkdir()
             write_state(directory, state)
@@ -225,4 +222,4 @@ def test_a_crash_behind_any_operation_leaves_the_newest_records(tmp_path: Path) 
             compact(again)
             assert set(kept.values()) <= set(shown(again))
             again.close()
-    assert tried > 100
+    assert new.came > 100

@@ -19,6 +19,7 @@ from gateway.ports.services import State as PartitionState
 from gateway.sources.data_partition import DataPartition
 from tests.gateway.log.crash_disk import (
     CrashDisk,
+    NewStates,
     Op,
     QuietDisk,
     RecordingDisk,
@@ -136,19 +137,20 @@ def check(root: Path, state: State, promised: int) -> None:
     one.close()
 
 
-def test_the_process_is_killed_behind_every_operation(ops: list[Op], tmp_path: Path) -> None:
+def test_the_process_is_killed_behind_every_operation(ops: list[Op], root: Path) -> None:
+    new = NewStates()
     for promise, disk, op in instants(ops):
-        for state in disk.killed(op):
-            check(tmp_path / "state", state, promise.written)
+        for state in new.of(disk.killed(op), promise.written):
+            check(root / "state", state, promise.written)
+    assert new.came > 300
 
 
-def test_the_power_is_lost_behind_every_operation(ops: list[Op], tmp_path: Path) -> None:
-    rand, tried = random.Random(7), 0
+def test_the_power_is_lost_behind_every_operation(ops: list[Op], root: Path) -> None:
+    rand, new = random.Random(7), NewStates()
     for promise, disk, _ in instants(ops):
-        for state in disk.lost_power(rand):
-            tried += 1
-            check(tmp_path / "state", state, promise.synced)
-    assert tried > 300
+        for state in new.of(disk.lost_power(rand), promise.synced):
+            check(root / "state", state, promise.synced)
+    assert new.came > 1300
 
 
 @pytest.mark.parametrize(
@@ -159,10 +161,10 @@ def test_the_power_is_lost_behind_every_operation(ops: list[Op], tmp_path: Path)
     ],
 )
 def test_a_log_that_forgot_to_sync_would_be_found_out(
-    ops: list[Op], forgotten: Callable[[Op], bool], tmp_path: Path
+    ops: list[Op], forgotten: Callable[[Op], bool], root: Path
 ) -> None:
-    rand = random.Random(8)
+    rand, new = random.Random(8), NewStates()
     with pytest.raises(AssertionError):
         for promise, disk, _ in instants([op for op in ops if not forgotten(op)]):
-            for state in disk.lost_power(rand):
-                check(tmp_path / "state", state, promise.synced)
+            for state in new.of(disk.lost_power(rand), promise.synced):
+                check(root / "state", state, promise.synced)

@@ -14,6 +14,7 @@ import pytest
 from gateway.ports.services import State as PartitionState
 from tests.gateway.log.crash_disk import (
     CrashDisk,
+    NewStates,
     Op,
     QuietDisk,
     RecordingDisk,
@@ -72,26 +73,26 @@ def check(root: Path, state: State) -> None:
     assert found == again
 
 
-def test_the_process_is_killed_behind_every_operation(ops: list[Op], tmp_path: Path) -> None:
-    disk = CrashDisk()
+def test_the_process_is_killed_behind_every_operation(ops: list[Op], root: Path) -> None:
+    disk, new = CrashDisk(), NewStates()
     for op in ops:
         disk.apply(op)
-        for state in disk.killed(op):
-            check(tmp_path / "state", state)
+        for state in new.of(disk.killed(op)):
+            check(root / "state", state)
+    assert new.came > 350
 
 
-def test_the_power_is_lost_behind_every_operation(ops: list[Op], tmp_path: Path) -> None:
-    disk, rand, tried = CrashDisk(), random.Random(9), 0
+def test_the_power_is_lost_behind_every_operation(ops: list[Op], root: Path) -> None:
+    disk, rand, new = CrashDisk(), random.Random(9), NewStates()
     for op in ops:
         disk.apply(op)
-        for state in disk.lost_power(rand):
-            tried += 1
-            check(tmp_path / "state", state)
-    assert tried > 100
+        for state in new.of(disk.lost_power(rand)):
+            check(root / "state", state)
+    assert new.came > 1500
 
 
-def test_an_index_that_was_not_synced_would_be_found_out(ops: list[Op], tmp_path: Path) -> None:
-    rand = random.Random(9)
+def test_an_index_that_was_not_synced_would_be_found_out(ops: list[Op], root: Path) -> None:
+    rand, new = random.Random(9), NewStates()
     with pytest.raises(AssertionError):
         for _ in range(3):
             disk = CrashDisk()
@@ -99,5 +100,5 @@ def test_an_index_that_was_not_synced_would_be_found_out(ops: list[Op], tmp_path
                 if op.kind == "sync" and op.path.suffix == ".txnindex":
                     continue
                 disk.apply(op)
-                for state in disk.lost_power(rand):
-                    check(tmp_path / "state", state)
+                for state in new.of(disk.lost_power(rand)):
+                    check(root / "state", state)

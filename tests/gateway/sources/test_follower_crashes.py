@@ -14,7 +14,14 @@ import pytest
 
 from gateway.broker.replica.followed import Append, CutTo, Position, StartAt, Truncate
 from gateway.sources.data_partition import DataPartition
-from tests.gateway.log.crash_disk import CrashDisk, Op, RecordingDisk, State, write_state
+from tests.gateway.log.crash_disk import (
+    CrashDisk,
+    NewStates,
+    Op,
+    RecordingDisk,
+    State,
+    write_state,
+)
 from tests.gateway.sources.data_partitions import (
     SETTINGS,
     kill,
@@ -105,6 +112,7 @@ class Life:
         catch_up(leader.log, fresh)
         #: The producers as a replica knows them that has the leader's log only.
         self.newest = sequences(fresh)
+        self.records, self.committed = shown(leader.log), committed(leader.log)
 
     def _open(self, epoch: int) -> DataPartition:
         return following(self.disk.root / _DIRECTORY, epoch, _SMALL, disk=self.disk)
@@ -148,8 +156,8 @@ def check(root: Path, state: State, life: Life) -> None:
     again.lead(record(_LAST_EPOCH + 1))
     settle(again)
     assert again.log_start_offset == leader.log_start_offset
-    assert shown(again) == shown(leader)
-    assert committed(again) == committed(leader)
+    assert shown(again) == life.records
+    assert committed(again) == life.committed
     kill(again)
 
 
@@ -162,23 +170,19 @@ def instants(ops: list[Op]) -> Any:
             yield disk, op
 
 
-def test_follower_that_is_killed_behind_any_operation_catches_up(
-    life: Life, tmp_path: Path
-) -> None:
-    tried = 0
+def test_follower_that_is_killed_behind_any_operation_catches_up(life: Life, root: Path) -> None:
+    new = NewStates()
     for disk, op in instants(life.disk.ops):
-        for state in disk.killed(op):
-            tried += 1
-            check(tmp_path / "state", state, life)
-    assert tried > 100
+        for state in new.of(disk.killed(op)):
+            check(root / "state", state, life)
+    assert new.came > 300
 
 
 def test_follower_that_loses_its_power_behind_any_operation_catches_up(
-    life: Life, tmp_path: Path
+    life: Life, root: Path
 ) -> None:
-    rand, tried = random.Random(7), 0
+    rand, new = random.Random(7), NewStates()
     for disk, _ in instants(life.disk.ops):
-        for state in disk.lost_power(rand):
-            tried += 1
-            check(tmp_path / "state", state, life)
-    assert tried > 100
+        for state in new.of(disk.lost_power(rand)):
+            check(root / "state", state, life)
+    assert new.came > 1400

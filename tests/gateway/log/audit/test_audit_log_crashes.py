@@ -16,7 +16,14 @@ import pytest
 from gateway.log.audit.audit_log import AUDIT_SETTINGS, AuditLog, AuditRecord
 from gateway.sources.audit_partition import DIRECTORY, AuditPartition
 from kwire.records import decode_batches
-from tests.gateway.log.crash_disk import CrashDisk, Op, RecordingDisk, State, write_state
+from tests.gateway.log.crash_disk import (
+    CrashDisk,
+    NewStates,
+    Op,
+    RecordingDisk,
+    State,
+    write_state,
+)
 from tests.gateway.sources.reading import batches_from
 
 SETTINGS = replace(
@@ -141,19 +148,20 @@ def shown(partition: AuditPartition) -> list[tuple[int, bytes | None]]:
     ]
 
 
-def test_the_process_is_killed_behind_every_operation(ops: list[Op], tmp_path: Path) -> None:
+def test_the_process_is_killed_behind_every_operation(ops: list[Op], root: Path) -> None:
+    new = NewStates()
     for promise, disk, op in instants(ops):
-        for state in disk.killed(op):
-            check(tmp_path / "state", state, promise.start, promise.written)
+        for state in new.of(disk.killed(op), (promise.start, promise.written)):
+            check(root / "state", state, promise.start, promise.written)
+    assert new.came > 150
 
 
-def test_the_power_is_lost_behind_every_operation(ops: list[Op], tmp_path: Path) -> None:
-    rand, tried = random.Random(7), 0
+def test_the_power_is_lost_behind_every_operation(ops: list[Op], root: Path) -> None:
+    rand, new = random.Random(7), NewStates()
     for promise, disk, _ in instants(ops):
-        for state in disk.lost_power(rand):
-            tried += 1
-            check(tmp_path / "state", state, promise.start, promise.flushed)
-    assert tried > 300
+        for state in new.of(disk.lost_power(rand), (promise.start, promise.flushed)):
+            check(root / "state", state, promise.start, promise.flushed)
+    assert new.came > 600
 
 
 @pytest.mark.parametrize(
@@ -164,10 +172,10 @@ def test_the_power_is_lost_behind_every_operation(ops: list[Op], tmp_path: Path)
     ],
 )
 def test_a_log_that_forgot_to_sync_would_be_found_out(
-    ops: list[Op], forgotten: Callable[[Op], bool], tmp_path: Path
+    ops: list[Op], forgotten: Callable[[Op], bool], root: Path
 ) -> None:
-    rand = random.Random(8)
+    rand, new = random.Random(8), NewStates()
     with pytest.raises(AssertionError):
         for promise, disk, _ in instants([op for op in ops if not forgotten(op)]):
-            for state in disk.lost_power(rand):
-                check(tmp_path / "state", state, promise.start, promise.flushed)
+            for state in new.of(disk.lost_power(rand), (promise.start, promise.flushed)):
+                check(root / "state", state, promise.start, promise.flushed)
