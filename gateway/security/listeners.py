@@ -21,6 +21,7 @@ from gateway.security.client_properties import (
     ClientPropertiesError,
     ClientSecurity,
     client_security,
+    load_client_properties,
 )
 from gateway.security.client_tls import TlsSettings, read_tls
 from gateway.security.jaas import JaasError, parse_jaas
@@ -80,6 +81,19 @@ def node_security(config: Config) -> ClientSecurity:
     Blocks on files. Raises ConfigError.
     """
     return _security_as(config, config.controller_listener_names[0], _CONTROLLER_MECHANISM)
+
+
+def upstream_security(config: Config) -> ClientSecurity:
+    """Return how this node connects to controllers by ``command.config``.
+
+    Blocks on files. Raises ConfigError.
+    """
+    if config.command_config is None:
+        return ClientSecurity()
+    try:
+        return load_client_properties(config.command_config)
+    except ClientPropertiesError as error:
+        raise ConfigError(f"command.config: {error}") from None
 
 
 def broker_security(config: Config) -> ClientSecurity:

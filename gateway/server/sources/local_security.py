@@ -21,9 +21,9 @@ from gateway.security.listeners import (
     node_security,
     own_principal,
     read_listeners,
+    upstream_security,
 )
 from gateway.security.sasl_client import PLAIN
-from gateway.server.sources.observer_node import upstream_security
 from kwire.protocol import SCRAM_MECHANISMS
 
 if TYPE_CHECKING:

@@ -25,12 +25,7 @@ from gateway.ports.services import State
 from gateway.quorum.raft import Raft
 from gateway.quorum.settings import ObserverSettings, RaftSettings
 from gateway.security.authorizer import authorizer_of
-from gateway.security.client_properties import (
-    ClientPropertiesError,
-    ClientSecurity,
-    load_client_properties,
-)
-from gateway.security.listeners import node_security
+from gateway.security.listeners import node_security, upstream_security
 from gateway.server.controller.forwarding_manager import ForwardingManager
 from gateway.server.node_client.controller_check import check_addresses
 from gateway.server.node_client.errors import NotAController, UpstreamError
@@ -47,6 +42,7 @@ if TYPE_CHECKING:
 
     from gateway.config.config import Config
     from gateway.ports.services import Endpoint
+    from gateway.security.client_properties import ClientSecurity
     from gateway.server.logging.logs import Reports
 
 #: The server reports that it is ready when the log has caught up with the leader's, or after this
@@ -183,16 +179,6 @@ def check_controllers(config: Config) -> list[str]:
 
 def _named(failures: Iterable[UpstreamError]) -> list[str]:
     return [f"controller.quorum.bootstrap.servers: {error}" for error in failures]
-
-
-def upstream_security(config: Config) -> ClientSecurity:
-    """Security of connections to controllers, from ``command.config``. Raises ConfigError."""
-    if config.command_config is None:
-        return ClientSecurity()
-    try:
-        return load_client_properties(config.command_config)
-    except ClientPropertiesError as error:
-        raise ConfigError(f"command.config: {error}") from None
 
 
 def security_of(config: Config) -> ClientSecurity:

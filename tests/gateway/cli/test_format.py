@@ -5,6 +5,8 @@ each other.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -280,3 +282,16 @@ def test_broker_is_formatted_without_voters(tmp_path: Path) -> None:
     assert (facts["node.id"], facts["voters"]) == (11, None)
     refused = run("-t", CLUSTER_ID, "-c", str(file), "--standalone")
     assert refused.exit_code == 2 and "--standalone is for a controller" in refused.output
+
+
+def test_directory_is_formatted_without_the_modules_of_a_server(tmp_path: Path) -> None:
+    """A start takes the time of its imports."""
+    arguments = ["format", "-t", CLUSTER_ID, "--data-dir", str(tmp_path), "--standalone"]
+    code = (
+        "import sys; from gateway.cli import main; main(sys.argv[1:], standalone_mode=False);"
+        " print([name for name in ('trio', 'gateway.quorum.raft') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
