@@ -134,7 +134,9 @@ class DataPartition(LogPartition):
             self.stored, self._jobs, self.backlog, counts, clock, self._publish, self._answer
         )
         #: Carries out what a fetcher asks of the log, while another broker leads.
-        self.follower = FollowerAppends(self.stored, self._jobs, clock, self._commit_up_to)
+        self.follower = FollowerAppends(
+            self.stored, self._jobs, clock, lambda: self._shown_end, self._commit_up_to
+        )
         #: The decisions of the leader, once the log is open; None while this node follows.
         self.leader: Leader | None = None
         self.moving = PartitionMove(self.stored, self._jobs, self._appends)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.broker.produce.marker import read_marker
 from gateway.broker.replica.followed import Append, CutTo, Position, StartAt, Truncate
-from gateway.broker.replica.truncation import truncation_target
+from gateway.broker.replica.truncation import begins_anew, truncation_target
 from gateway.log.files.errors import LogError
 from gateway.log.partition.roll_policy import RollPolicy, rolls_by_size_and_age
 from gateway.log.segments.batch_check import Batch, Checked, Tail, check_batches
@@ -58,15 +58,18 @@ class FollowerAppends:
         stored: StoredLog,
         jobs: PartitionJobs,
         clock: Callable[[], float],
+        committed: Callable[[], int],
         publish: Callable[[int], None],
     ) -> None:
-        """``clock`` is in s. ``publish`` shows readers what the log holds, committed up to the
-        leader's high watermark that it gets; it is called on the event loop.
+        """``clock`` is in s. ``committed`` returns the high watermark, in any thread. ``publish``
+        shows readers what the log holds, committed up to the leader's high watermark that it gets;
+        it is called on the event loop.
         """
         self.epoch: int | None = None
         self._stored = stored
         self._jobs = jobs
         self._clock = clock
+        self._committed = committed
         self._publish = publish
         self._is_slow = False
 
@@ -160,6 +163,9 @@ class FollowerAppends:
 
     def _append(self, log: UnifiedLog, step: Append) -> Outcome:
         runs: list[list[Batch]] = [[]]
+        start = step.log_start_offset
+        if begins_anew(position_of(log), self._committed(), step.followed.leader_epoch, start):
+            restart(self._stored, log, start)
         if step.records:
             checked = _check(log, step)
             first = next(iter(check_batches(step.records, _ANYWHERE).batches), None)
@@ -179,7 +185,7 @@ class FollowerAppends:
         if self._stored.is_due_to_flush(0):
             log.flush()
         committed = min(step.high_watermark, log.end_offset)
-        start_at(self._stored, log, min(step.log_start_offset, committed))
+        start_at(self._stored, log, min(start, committed))
         return position_of(log)
 
     def _write(self, log: UnifiedLog, step: Append, runs: Sequence[Sequence[Batch]]) -> Position:

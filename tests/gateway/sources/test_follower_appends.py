@@ -272,6 +272,38 @@ def test_batch_that_was_cut_off_is_new_when_its_producer_sends_it_again(tmp_path
     assert isinstance(outcome, Appended) and outcome.base_offset == 3
 
 
+#: A producer's first batch, as the leader of epoch 1 wrote it.
+FIRST = batch(0, b"0", producer_id=7, producer_epoch=0, base_sequence=0)
+
+
+def test_batch_of_another_history_is_new_when_the_leader_has_deleted_what_tells(
+    tmp_path: Path,
+) -> None:
+    one = following(tmp_path / "t-0", 1, SMALL)
+    append(one, FIRST)
+    one.follow(record_of_leader(3))
+    # The leader of epoch 3 had another record there, committed and deleted.
+    outcome = append(one, batch(1, b"a", epoch=3), high_watermark=1, log_start=1)
+    assert outcome == Position(1, 2, 3)
+    one.lead(record(4))
+    settle(one)
+    again = appended(one, sequenced(0))
+    assert isinstance(again, Appended) and again.base_offset == 2
+
+
+def test_producers_of_a_follower_in_sync_outlive_the_deletion_of_their_records(
+    tmp_path: Path,
+) -> None:
+    one = following(tmp_path / "t-0", 1, SMALL)
+    append(one, FIRST, high_watermark=1)
+    one.follow(record_of_leader(3))
+    append(one, batch(1, b"a", epoch=3), high_watermark=1, log_start=1)
+    one.lead(record(4))
+    settle(one)
+    again = appended(one, sequenced(0))
+    assert isinstance(again, Appended) and again.base_offset == 0
+
+
 def test_transaction_whose_marker_was_cut_off_is_open_again(tmp_path: Path) -> None:
     one = led(tmp_path / "t-0")
     produce(one, 1, 0, b"a")

@@ -4,6 +4,7 @@ invariant in ``docs/broker-simulation.md``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -44,14 +45,17 @@ class BrokerChecker:
         return found
 
     def name_at(self, key: Key, offset: int) -> int:
-        """The name of the committed log up to ``offset``, else of the log of the broker that leads;
-        -1 if neither is known.
+        """The name of the committed log up to ``offset``, else of the log of the newest broker that
+        leads as far as it knows; -1 if neither is known.
         """
-        name = self.of(key).name_at(offset)
-        leader = self._world.leader(key)
-        if name is None and leader is not None and key in leader.logs:
-            name = leader.logs[key].name_at(offset)
-        return -1 if name is None else name
+        replicas = (
+            one.replicas[key] for one in self._world.brokers if one.up and key in one.replicas
+        )
+        leaders = sorted(
+            (one for one in replicas if one.leader is not None), key=lambda one: -one.leader_epoch
+        )
+        names = [self.of(key).name_at(offset), *(one.log.name_at(offset) for one in leaders)]
+        return next((name for name in names if name is not None), -1)
 
     # --- decisions of the controller
 
@@ -191,14 +195,15 @@ class BrokerChecker:
                 replica.leader_epoch,
                 known,
             )
-        elif log.entries:
-            first = log.entries[0].header.base_offset
+        else:
+            # A log without entries has had all of them deleted.
+            first = log.entries[0].header.base_offset if log.entries else log.start_offset
             facts.start = first, log.name_before
         for at in range(log.index_of(known), log.index_of(end)):
             entry = log.entries[at]
-            facts.commit(entry, log.prefixes[at])
             if facts.is_clean:
-                self._check_order(facts, entry)
+                self._check_order(facts, entry, log.began_at)
+            facts.commit(entry, log.prefixes[at])
         record = self._world.metadata.image.partitions[facts.key[0]][facts.key[1]]
         self._check_members(facts, record)
         # Others may have cut off what a leader that was not in sync had known as committed.
@@ -221,12 +226,15 @@ class BrokerChecker:
             copies,
         )
 
-    def _check_order(self, facts: PartitionFacts, entry: Entry) -> None:
-        """A producer's batches are committed once, and in order."""
+    def _check_order(self, facts: PartitionFacts, entry: Entry, began_at: int) -> None:
+        """A producer's batches are committed once, and in order. A leader whose log began at an
+        offset knows no batch before it: as in Kafka, it takes one for new that was deleted.
+        """
         header = entry.header
+        is_repeated = facts.batches.get(entry.values, began_at) < began_at
         for value in entry.values:
             require(
-                value not in facts.values or entry.marker is not None,
+                value not in facts.values or entry.marker is not None or is_repeated,
                 "6: {} is committed twice",
                 value,
             )
@@ -236,7 +244,7 @@ class BrokerChecker:
         producer = header.producer_id, header.producer_epoch
         expected = facts.sequences.get(producer, 0)
         require(
-            header.base_sequence == expected,
+            header.base_sequence == expected or is_repeated,
             "6: sequence {} of producer {} is committed, not {}",
             header.base_sequence,
             producer,
@@ -375,9 +383,12 @@ class BrokerChecker:
 
     def is_known_by_its_newest(self, key: Key, entry: Entry) -> bool:
         """Whether a log has a batch of which its producers know nothing, because they were read
-        from a snapshot: it has the newest batch of a producer alone, as in Kafka.
+        from a snapshot: it has the newest batch of a producer alone, as in Kafka. Or it began
+        behind the batch, which was deleted.
         """
-        logs = (one.logs[key] for one in self._world.brokers if key in one.logs)
+        logs = [one.logs[key] for one in self._world.brokers if key in one.logs]
+        if self.of(key).batches.get(entry.values, math.inf) < max(one.began_at for one in logs):
+            return True
         return any(
             entry.values == one.values and one.header.base_offset < log.known_from
             for log in logs

@@ -31,7 +31,7 @@ class PartitionFacts:
         self.entries: list[Entry] = []
         self.sequences: dict[tuple[int, int], int] = {}  # (producer, epoch) -> next sequence
         self.values: set[str] = set()  # committed while it is clean
-        self.batches: set[tuple[str, ...]] = set()  # committed at any time
+        self.batches: dict[tuple[str, ...], int] = {}  # committed at any time, and at which offset
         self.written: dict[tuple[int, int], tuple[str, ...]] = {}  # (epoch, offset) -> values
         self.seen: dict[int, tuple[str, ...]] = {}  # offset -> values that a consumer got
         self.acked: dict[tuple[str, ...], int] = {}
@@ -62,7 +62,7 @@ class PartitionFacts:
     def commit(self, entry: Entry, name: int) -> None:
         """One more batch is committed."""
         self.entries.append(entry)
-        self.batches.add(entry.values)
+        self.batches[entry.values] = entry.header.base_offset
         self.ends.append(entry.header.next_offset)
         self.names.append(name)
 

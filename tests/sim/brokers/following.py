@@ -24,15 +24,14 @@ from tests.sim.brokers.messages import FindOffsets, FoundOffsets, Key
 if TYPE_CHECKING:
     from kwire.messages.fetch_response import FetchResponse
     from tests.sim.brokers.broker import Broker
-    from tests.sim.brokers.replica import Replica
+    from tests.sim.brokers.partition_log import PartitionLog
 
 _SETTINGS: Final = FetcherSettings(max_wait_ms=300, backoff_s=0.2)
 _TIMEOUT_S: Final = 1.5
 
 
-def position_of(replica: Replica) -> Position:
+def position_of(log: PartitionLog) -> Position:
     """Where a log is."""
-    log = replica.log
     return Position(log.start_offset, log.end_offset, log.last_epoch)
 
 
@@ -47,7 +46,7 @@ class SourceFetcher:
 
     def follow(self, key: Key, leader_epoch: int) -> None:
         """Follow a partition in this leader epoch, from where its log is."""
-        self.core.follow(*key, leader_epoch, position_of(self.broker.replicas[key]))
+        self.core.follow(*key, leader_epoch, position_of(self.broker.logs[key]))
         self.ask()
 
     def ask(self) -> None:
@@ -109,7 +108,7 @@ class SourceFetcher:
         elif isinstance(step, Locate):
             self._locate(one)
             return
-        self.core.positioned(one, position_of(replica))
+        self.core.positioned(one, position_of(replica.log))
         self.ask()
 
     def _locate(self, one: Followed) -> None:
@@ -123,7 +122,7 @@ class SourceFetcher:
                 if step is not None:
                     self._later(step)
                     return
-                self.core.positioned(one, position_of(self.broker.replicas[one.key]))
+                self.core.positioned(one, position_of(self.broker.logs[one.key]))
             self.ask()
 
         asked = FindOffsets(one.key, one.leader_epoch)

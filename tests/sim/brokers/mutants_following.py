@@ -112,8 +112,8 @@ def a_broker_that_leads_is_truncated() -> Context:
 def fetches_without_its_last_epoch() -> Context:
     """A Fetch does not name the epoch of the follower's last record."""
 
-    def position(replica: Replica) -> Position:
-        return Position(replica.log.start_offset, replica.log.end_offset, -1)
+    def position(log: PartitionLog) -> Position:
+        return Position(log.start_offset, log.end_offset, -1)
 
     return patched(following, position_of=position)
 
@@ -122,10 +122,14 @@ def fetches_without_its_last_epoch() -> Context:
 def names_the_leaders_epoch_for_its_own() -> Context:
     """A Fetch names the epoch of the leader as that of the follower's last record."""
 
-    def position(replica: Replica) -> Position:
-        return Position(replica.log.start_offset, replica.log.end_offset, replica.leader_epoch)
+    follow = Fetcher.follow
 
-    return patched(following, position_of=position)
+    def followed(
+        self: Fetcher, topic_id: Any, index: int, leader_epoch: int, position: Position
+    ) -> Any:
+        return follow(self, topic_id, index, leader_epoch, position._replace(epoch=leader_epoch))
+
+    return patched(Fetcher, follow=followed)
 
 
 @MUTANTS.register("broker.md 7: an epoch cache entry assigned at the wrong offset")

@@ -80,6 +80,7 @@ class PartitionLog:
         self.prefixes: list[int] = []
         self.deleted: list[Entry] = []  #: below the log start, and in its segment for a start
         self.name_before = 0  #: the name of what was deleted before the first entry
+        self._names_deleted: dict[int, int] = {}  # where deleted entries end
         self.epochs = LeaderEpochs()
         self.states = ProducerStates()
         self.snapshots: dict[int, bytes] = {}
@@ -90,6 +91,7 @@ class PartitionLog:
         )
         self.high_watermark_checkpoint = 0
         self.known_from = 0  #: of batches below, only the newest of each producer is known
+        self.began_at = 0  #: nothing is known of the producers of batches below
 
     # --- reading
 
@@ -128,10 +130,10 @@ class PartitionLog:
         return self.name_before if not at and offset <= self.start_offset else None
 
     def name_at(self, offset: int) -> int | None:
-        """As :meth:`prefix_at`, also where the first entry begins."""
+        """As :meth:`prefix_at`, also where the first entry begins, and where deleted ones end."""
         if self.entries and self.entries[0].header.base_offset == offset:
             return self.name_before
-        return self.prefix_at(offset)
+        return self._names_deleted.get(offset) or self.prefix_at(offset)
 
     def stable_end(self, high_watermark: int) -> int:
         """The last stable offset."""
@@ -191,7 +193,8 @@ class PartitionLog:
         self.entries, self.prefixes, self.snapshots, self.aborted = [], [], {}, []
         self.deleted = []
         self.name_before = name
-        self.start_offset = self.synced = offset
+        self._names_deleted = {}
+        self.start_offset = self.synced = self.began_at = offset
         self.epochs.clear()
         self.states = ProducerStates()
 
@@ -201,6 +204,8 @@ class PartitionLog:
         at = self.index_of(offset)
         if at:
             self.name_before = self.prefixes[at - 1]
+            for entry, name in zip(self.entries[:at], self.prefixes, strict=False):
+                self._names_deleted[entry.header.next_offset] = name
             self.deleted += self.entries[:at]
             del self.entries[:at], self.prefixes[:at]
         if offset > self.start_offset:

@@ -14,7 +14,9 @@ from gateway.broker.produce.refusal import BatchRefused
 from gateway.broker.replica.follower_state import Contact
 from gateway.broker.replica.isr import Proposal
 from gateway.broker.replica.leader import Leader, LeaderSettings
+from gateway.broker.replica.truncation import begins_anew
 from kwire.protocol import ErrorCode
+from tests.sim.brokers.following import position_of
 from tests.sim.brokers.messages import Consumed, Key, Produced
 from tests.sim.brokers.partition_log import Entry, PartitionLog
 
@@ -195,7 +197,9 @@ class Replica:
         self, entries: tuple[Entry, ...], high_watermark: int, log_start: int
     ) -> None:
         """Append what the leader has sent, and take over its high watermark and log start."""
-        log = self.log
+        log, committed = self.log, self._followed_high_watermark
+        if begins_anew(position_of(log), committed, self.leader_epoch, log_start):
+            self.start_at(log_start)
         if entries and not log.entries and entries[0].header.base_offset < log.start_offset:
             # The leader's log begins within a batch.
             self.start_at(entries[0].header.base_offset)

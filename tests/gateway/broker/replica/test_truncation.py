@@ -2,7 +2,8 @@
 
 import pytest
 
-from gateway.broker.replica.truncation import truncation_target
+from gateway.broker.replica.followed import Position
+from gateway.broker.replica.truncation import begins_anew, truncation_target
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,20 @@ def test_target(
     epochs: list[tuple[int, int]], end: int, leaders: tuple[int, int], target: int
 ) -> None:
     assert truncation_target(epochs, end, *leaders) == target
+
+
+@pytest.mark.parametrize(
+    ("end", "epoch", "committed", "leaders_start", "expected"),
+    [
+        pytest.param(20, 1, 7, 20, True, id="nothing-left-to-compare"),
+        pytest.param(20, 1, 7, 25, True, id="leader-begins-behind-the-log"),
+        pytest.param(20, 1, 20, 20, False, id="everything-known-as-committed"),
+        pytest.param(20, 3, 7, 20, False, id="records-of-this-very-leader"),
+        pytest.param(20, 1, 7, 19, False, id="leader-still-has-a-record-of-the-follower"),
+        pytest.param(0, -1, 0, 0, False, id="empty"),
+    ],
+)
+def test_log_that_the_leader_can_not_compare_begins_anew(
+    end: int, epoch: int, committed: int, leaders_start: int, expected: bool
+) -> None:
+    assert begins_anew(Position(0, end, epoch), committed, 3, leaders_start) is expected
