@@ -1,9 +1,8 @@
-"""Holds requests that wait for the followers of a partition: appends until the records are
-committed (``DelayedProduce``), deletions until no replica has the records
-(``DelayedDeleteRecords``).
+"""Holds appends that wait for the followers of a partition, until the records are committed
+(``DelayedProduce``).
 
 The time of a request is not its matter: who gives up has an answer of its own, and the records
-stay in the log, or gone.
+stay in the log.
 """
 
 from __future__ import annotations
@@ -55,34 +54,3 @@ def _refused(fault: ErrorCode) -> BatchRefused:
             "have them.",
         )
     return BatchRefused(fault, "The leader changed before the records were committed.")
-
-
-class DeletionWaits:
-    """The deletions of records of one partition that wait, by the first offset that is to be left.
-    There are few.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[int, Callable[[int | ErrorCode], None]]] = []
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def add(self, start: int, on_done: Callable[[int | ErrorCode], None]) -> None:
-        """Call ``on_done`` with the low watermark when it is at ``start``."""
-        self._waiting.append((start, on_done))
-
-    def advance(self, low_watermark: int) -> None:
-        """Answer those whose records no replica has any more."""
-        waiting, self._waiting = self._waiting, []
-        for start, on_done in waiting:
-            if low_watermark >= start:
-                on_done(low_watermark)
-            else:
-                self._waiting.append((start, on_done))
-
-    def give_up(self, fault: ErrorCode) -> None:
-        """Answer all: this node leads the partition no more."""
-        waiting, self._waiting = self._waiting, []
-        for _, on_done in waiting:
-            on_done(fault)

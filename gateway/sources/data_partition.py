@@ -31,7 +31,7 @@ from gateway.ports.replicas import ActiveProducer, Appended
 from gateway.ports.services import AbortedTransaction, Isolation, Read, ReplicaFetch, State
 from gateway.sources import log_reader
 from gateway.sources.append_counts import AppendCounts
-from gateway.sources.commit_waits import CommitWaits, DeletionWaits
+from gateway.sources.commit_waits import CommitWaits
 from gateway.sources.committed_reads import bytes_committed, read_committed
 from gateway.sources.committed_view import up_to_high_watermark
 from gateway.sources.follower_appends import FollowerAppends
@@ -40,9 +40,10 @@ from gateway.sources.log_partition import LogPartition
 from gateway.sources.partition_append import Outcome, PartitionAppend, not_enough_replicas
 from gateway.sources.partition_checkpoint import PartitionCheckpoint
 from gateway.sources.partition_compaction import PartitionCompaction
+from gateway.sources.partition_deletions import PartitionDeletions
 from gateway.sources.partition_jobs import Job, PartitionJobs
 from gateway.sources.partition_move import PartitionMove
-from gateway.sources.partition_retention import delete_expired, start_at
+from gateway.sources.partition_retention import delete_expired
 from gateway.sources.stored_log import StoredLog
 from kwire.protocol import ErrorCode
 
@@ -109,9 +110,10 @@ class DataPartition(LogPartition):
         of every outcome. ``disk`` and ``clock`` (s) are for tests.
         """
         super().__init__(cluster_id=cluster_id, log_dir=str(directory.parent))
-        self.topic_id = topic_id
-        self.index, self.counts = index, counts
-        self._broker, self._rules, self._wake, self._notices = broker, rules, wake, notices
+        self.topic_id, self.index = topic_id, index
+        self.counts = counts
+        self._broker, self._rules = broker, rules
+        self._notices = notices
         self._epoch = -1
         self._record: PartitionRecord | None = None  # the newest, while this node leads
         self._known_fault: Problem | None = None  # of which readers were told
@@ -119,14 +121,9 @@ class DataPartition(LogPartition):
         self._jobs = PartitionJobs(partial(wake, self))
         #: The batches that wait for the disk.
         self.backlog = backlog or AppendBacklog(_BACKLOG_MAX)
+        disk = disk or Disk(fsync=settings().fsync)
         self.stored = StoredLog(
-            directory,
-            topic_id,
-            index,
-            settings,
-            disk or Disk(fsync=settings().fsync),
-            checkpoints,
-            self._reopen,
+            directory, topic_id, index, settings, disk, checkpoints, self._reopen
         )
         self.compaction = PartitionCompaction(self.stored, self._jobs, lambda: self._stable_end)
         self.checkpoint = PartitionCheckpoint(self.stored, self._jobs)
@@ -140,7 +137,10 @@ class DataPartition(LogPartition):
         #: The decisions of the leader, once the log is open; None while this node follows.
         self.leader: Leader | None = None
         self.moving = PartitionMove(self.stored, self._jobs, self._appends)
-        self._waits, self._deletions = CommitWaits(), DeletionWaits()
+        self._waits = CommitWaits()
+        self._deletions = PartitionDeletions(
+            self.stored, self._jobs, lambda: self._appends.epoch is not None, self._low_watermark
+        )
         # As far as this replica knows; the log may end below it.
         self._high_watermark = self.stored.high_watermark_at_start
         # For consumers ``served`` ends here: the high watermark, the last stable offset.
@@ -207,7 +207,7 @@ class DataPartition(LogPartition):
     def _resign(self) -> None:
         self._record = self._appends.epoch = self.leader = self.follower.epoch = None
         self._waits.give_up(_NOT_LEADER)
-        self._deletions.give_up(_NOT_LEADER)
+        self._deletions.give_up()
         self._advanced()
 
     def close(self) -> None:
@@ -271,7 +271,7 @@ class DataPartition(LogPartition):
             self._propose(leader.on_fetch(*fetch))
             if leader.high_watermark != self._high_watermark:
                 self._publish()
-            self._advance_deletions()
+            self._deletions.advance()
         return fault
 
     def read_replicas(self, offset: int) -> Sequence[ReadReplica]:
@@ -287,7 +287,7 @@ class DataPartition(LogPartition):
             proposal = None if now is None else leader.check_lag(now)
             self._propose(proposal or leader.look_again())
             self._publish()
-            self._advance_deletions()
+            self._deletions.advance()
 
     def awaits(self, proposal: Proposal) -> bool:
         """Whether the outcome of a proposal is still wanted."""
@@ -307,10 +307,8 @@ class DataPartition(LogPartition):
         if proposal is not None:
             self._broker.propose(self, proposal)
 
-    def _advance_deletions(self) -> None:
-        """Answer deletions that all replicas have made."""
-        if self._deletions and self.leader is not None:
-            self._deletions.advance(self.leader.low_watermark(self._moment.start_offset))
+    def _low_watermark(self) -> int:
+        return -1 if self.leader is None else self.leader.low_watermark(self._moment.start_offset)
 
     @property
     def is_lagging(self) -> bool:
@@ -382,23 +380,7 @@ class DataPartition(LogPartition):
         elif not 0 <= target <= self.high_watermark:
             on_done(ErrorCode.OFFSET_OUT_OF_RANGE)
         else:
-            self._jobs.submit(partial(self._delete_records, target, on_done))
-
-    def _delete_records(
-        self, before: int, on_done: Callable[[int | ErrorCode], None]
-    ) -> Callable[[], None]:
-        log = self.stored.log
-        if log is None or self._appends.epoch is None:
-            return partial(on_done, _NOT_LEADER)
-        try:
-            start_at(self.stored, log, before)
-        except LogError as error:
-            return partial(on_done, self.stored.failed(error).error)
-        return partial(self._deleted, before, on_done)
-
-    def _deleted(self, before: int, on_done: Callable[[int | ErrorCode], None]) -> None:
-        self._deletions.add(before, on_done)
-        self._advance_deletions()
+            self._deletions.delete(target, on_done)
 
     # --- appends
     # ---------------------------------------------------------------------------------------------

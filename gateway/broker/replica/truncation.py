@@ -1,5 +1,5 @@
 """Decides how far a follower cuts its log back when the leader's log has another history, and when
-it begins its log anew because nobody can tell.
+it begins its log anew because no epoch can tell.
 
 It changes nothing. Source: ``AbstractFetcherThread.getOffsetTruncationState`` (KIP-101, 279, 320).
 :func:`begins_anew` has no counterpart in Kafka.
@@ -38,7 +38,7 @@ def begins_anew(position: Position, committed: int, leader_epoch: int, leaders_s
 
     The leader has deleted every record that the follower has, and with them the epochs by which the
     two logs are compared. Records that the follower does not know as committed may be of another
-    history. Nobody reads them, but they say of a producer that a batch is there which is not.
+    history. No consumer reads them, but they say of a producer that a batch is there which is not.
     """
     is_left_nothing = committed < position.end_offset <= leaders_start
     return is_left_nothing and position.epoch < leader_epoch
