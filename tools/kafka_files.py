@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kwire.protocol import CLUSTER_METADATA_PARTITION
 from tools import java, java_tools
@@ -31,6 +31,10 @@ _DEFAULTS: Mapping[str, str] = {
     "log.cleaner.dedupe.buffer.size": "4194304",
     "num.recovery.threads.per.data.dir": "1",
 }
+#: A broker of 4.2 to 4.4 whose last fetch is longer ago than this asks for the leader in a loop
+#: without a pause, which takes a processor while there is none. It needs no timeout: when a request
+#: fails it asks another controller.
+_BROKER_FETCH_TIMEOUT: Final = {"controller.quorum.fetch.timeout.ms": "600000"}
 #: Formatting is a Java program a node: more at once than this only wait for each other.
 _FORMATTERS = 2
 
@@ -154,6 +158,7 @@ def write_properties(
         **_DEFAULTS,
         **_properties(shape, node, nodes),
         **shape.properties,
+        **({} if node.is_controller() else _BROKER_FETCH_TIMEOUT),
         **own,
         **(extra or {}),
     }

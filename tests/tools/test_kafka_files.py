@@ -111,6 +111,16 @@ def test_protocols_directories_and_properties_of_a_node(tmp_path: Path) -> None:
     assert properties(controller)["b"] == "last"
 
 
+def test_a_broker_waits_for_the_leader_longer_than_the_voters_do(tmp_path: Path) -> None:
+    name = "controller.quorum.fetch.timeout.ms"
+    shape = Shape("4.3.1", brokers=2, controllers=1, properties={name: "1500"})
+    controller, broker, other = nodes = make_nodes(shape, tmp_path)
+    assert properties(controller)[name] == "1500"
+    assert int(properties(broker)[name]) > 60_000
+    write_properties(shape, other, nodes, {name: "2000"})
+    assert properties(other)[name] == "2000"
+
+
 def test_a_cluster_id_is_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
     found = iter([uuid.UUID(bytes=b"\xfb" + bytes(15)), uuid.UUID(bytes=b"\x01" * 16)])
     monkeypatch.setattr(uuid, "uuid4", lambda: next(found))
