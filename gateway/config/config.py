@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.base.address import Address
+from gateway.base.migration_policy import MigrationPolicy
 from gateway.base.sizes import KIB, MIB
 from gateway.config.key import INT_MAX, LONG_MAX, key
 from gateway.config.security import of_listener
@@ -695,6 +696,11 @@ class Config:
         lambda: tuple(Assignor),
         "Assignors that members of such a group may ask for: uniform, range; comma separated. The "
         "first is for members that ask for none.",
+    )
+    group_consumer_migration_policy: MigrationPolicy = key(  # noqa: RUF009
+        MigrationPolicy.BIDIRECTIONAL,
+        "Which groups with members change their protocol when members of the other one join or are "
+        "left: upgrade is from the classic protocol to that of KIP-848.",
     )
     group_consumer_max_size: int = key(
         INT_MAX,

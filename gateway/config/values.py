@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.base.address import Address, check_host, parse_address, shown
+from gateway.base.migration_policy import MigrationPolicy
 from gateway.base.sizes import MIB
 from gateway.java.text import parse_boolean, parse_integer, trim
 
@@ -199,6 +200,13 @@ def _parse_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _parse_migration_policy(text: str) -> MigrationPolicy:
+    """Read the policy in upper or lower case, as Kafka."""
+    if text.lower() not in list(MigrationPolicy):
+        raise ValueError(f"{text!r} is none of {', '.join(MigrationPolicy)}")
+    return MigrationPolicy(text.lower())
+
+
 def _parse_assignors(text: str) -> tuple[Assignor, ...]:
     names = [part.removeprefix(_ASSIGNOR_CLASSES) for part in _parts(text)]
     known = {one.value: one for one in Assignor} | {
@@ -267,6 +275,7 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "tuple[Path, ...]": _parse_paths,
     "tuple[str, ...]": _parse_names,
     "tuple[Assignor, ...]": _parse_assignors,
+    "MigrationPolicy": _parse_migration_policy,
     "frozenset[str]": _parse_hosts,
     "Mapping[int, Address]": _parse_voters,
     "Mapping[str, str]": _parse_protocol_map,

@@ -13,18 +13,18 @@ from typing import Any, Final, assert_never
 
 from gateway.base.slices import Slices, pieces, run
 from gateway.groups.consumer.applying import HalfAppliedError
+from gateway.groups.consumer.changes import MEMBER_TIMERS, Changes
+from gateway.groups.consumer.classic_members import ClassicMembers
 from gateway.groups.consumer.events import (
     ConsumerHeartbeat,
     DescribeConsumerGroups,
     DescribeConsumerGroupsResult,
     RegexesResolved,
 )
-from gateway.groups.consumer.heartbeats import (
-    REBALANCE_TIMER,
-    SESSION_TIMER,
-    ConsumerGroups,
-)
+from gateway.groups.consumer.group import ConsumerGroup
+from gateway.groups.consumer.heartbeats import ConsumerGroups
 from gateway.groups.consumer.topics import NoTopics, Topics
+from gateway.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import Effect, EventTime, PendingRequest, Record
 from gateway.groups.events import (
@@ -57,7 +57,6 @@ from gateway.groups.pending_offsets import PendingRecord
 from gateway.groups.rebalance import Rebalance
 from gateway.groups.records import restore_groups
 from gateway.groups.settings import ConsumerSettings, Settings
-from gateway.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from gateway.groups.timers import Timer
 from gateway.groups.transactional_offsets import TransactionalOffsets
 from gateway.groups.usage import Usage
@@ -85,7 +84,9 @@ class GroupCoordinator:
         self._membership = Membership(self._state, self._rebalance)
         self._offsets = Offsets(self._state, self._rebalance)
         self._transactional = TransactionalOffsets(self._state)
-        self._consumers = ConsumerGroups(self._state)
+        self._changes = Changes(self._state, self._rebalance)
+        self._consumers = ConsumerGroups(self._state, self._changes)
+        self._classic_members = ClassicMembers(self._state, self._changes)
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -118,7 +119,7 @@ class GroupCoordinator:
         self._transactional.restore(pending)
         for group in self._state.groups.values():
             if group.consumer is not None:
-                self._consumers.start_sessions(group)
+                self._changes.start_sessions(group)
             for member in group.members.values():
                 self._rebalance.await_heartbeat(group, member)
             # group.max.size was lowered since
@@ -208,8 +209,8 @@ class GroupCoordinator:
             self._rebalance.on_join_timer(group)
         elif group is not None and timer.kind == "sync":
             self._rebalance.on_sync_timer(group)
-        elif group is not None and timer.kind in (SESSION_TIMER, REBALANCE_TIMER):
-            return self._consumers.on_timer(timer.kind, group, timer.member_id)
+        elif group is not None and timer.kind in MEMBER_TIMERS:
+            return self._changes.on_timer(timer.kind, group, timer.member_id)
         return None
 
     def _contain(self, error: Exception, what: str, group_id: str) -> None:
@@ -223,7 +224,7 @@ class GroupCoordinator:
         """Carry out a short event, and return the work of one that may be long."""
         match event:
             case Heartbeat():
-                self._membership.heartbeat(asked, event)
+                self._heartbeat(asked, event)
             case OffsetCommit():
                 return self._offsets.commit(asked, event)
             case TxnOffsetCommit():
@@ -233,9 +234,9 @@ class GroupCoordinator:
             case OffsetFetch():
                 return self._offsets.fetch(asked, event)
             case JoinGroup():
-                self._joining.join(asked, event)
+                return self._join(asked, event)
             case SyncGroup():
-                self._membership.sync(asked, event)
+                self._sync(asked, event)
             case LeaveGroup():
                 return self._leave(asked, event)
             case ConsumerHeartbeat():
@@ -255,6 +256,34 @@ class GroupCoordinator:
             case _:
                 assert_never(event)
         return None
+
+    def _with_members(self, group_id: str) -> tuple[Group, ConsumerGroup] | None:
+        """The group, if it is a consumer group with members: its classic members are there, too."""
+        group = self._state.groups.get(group_id)
+        if group is None or group.consumer is None or not group.consumer.members:
+            return None
+        return group, group.consumer
+
+    def _join(self, asked: PendingRequest, event: JoinGroup) -> Slices[None] | None:
+        found = self._with_members(event.group_id)
+        if found is not None and self._joining.fault(event) is ErrorCode.NONE:
+            return self._classic_members.join(asked, event, *found)
+        self._joining.join(asked, event)
+        return None
+
+    def _sync(self, asked: PendingRequest, event: SyncGroup) -> None:
+        found = self._with_members(event.group_id)
+        if found is not None:
+            self._classic_members.sync(asked, event, *found)
+        else:
+            self._membership.sync(asked, event)
+
+    def _heartbeat(self, asked: PendingRequest, event: Heartbeat) -> None:
+        found = self._with_members(event.group_id)
+        if found is not None:
+            self._classic_members.heartbeat(asked, event, *found)
+        else:
+            self._membership.heartbeat(asked, event)
 
     def _leave(self, asked: PendingRequest, event: LeaveGroup) -> Slices[None]:
         group = self._state.groups.get(event.group_id)

@@ -147,26 +147,29 @@ class CoordinatorState:
             self._effects.append(LimitExceeded(exceeded, owner, group_id))
         return exceeded is None
 
+    def schedule_once(self, kind: str, group: Group, delay_ms: int, member_id: str = "") -> None:
+        """Set a timer that is not set already."""
+        if Timer(kind, group.group_id, member_id) not in self.timers:
+            self.schedule(kind, group, delay_ms, member_id)
+
     def become_consumer(self, group: Group, consumer: ConsumerGroup) -> list[Record]:
-        """Make an empty classic group a consumer group. Returns the tombstone of what it was."""
+        """Make a classic group a consumer group. Returns the tombstone of what it was."""
         self._drop_pending(group)
+        was_stored = group.is_stored
+        group.forget_members()
         group.consumer = consumer
-        if not group.is_stored:
-            return []
-        group.is_stored = False
-        return [group_tombstone(group.group_id)]
+        return [group_tombstone(group.group_id)] if was_stored else []
 
     def become_classic(self, group: Group) -> None:
         """Make a consumer group without members a classic one."""
-        records: list[Record] = []
-        self._end_consumer(group, records)
+        records = _consumer_tombstones(group)
+        self.end_consumer(group)
         self.persist(group, records)
 
-    def _end_consumer(self, group: Group, records: list[Record]) -> None:
-        if group.consumer is not None:
-            records += [record.encode() for record in group.consumer.tombstones()]
-            group.ledger.discard(group.charge)
-            group.consumer = None
+    def end_consumer(self, group: Group) -> None:
+        """Make a consumer group a classic one without members. The caller writes its tombstones."""
+        group.ledger.discard(group.charge)
+        group.consumer = None
 
     def _drop_pending(self, group: Group) -> None:
         for member_id in list(group.pending_members):
@@ -178,7 +181,8 @@ class CoordinatorState:
         written.
         """
         self._drop_pending(group)
-        self._end_consumer(group, records)
+        records += _consumer_tombstones(group)
+        self.end_consumer(group)
         group.discard()
         del self.groups[group.group_id]
         if group.is_stored:
@@ -192,3 +196,8 @@ class CoordinatorState:
         """
         if group.is_blank and not group.is_stored and group.generation == 0:
             self.forget(group, [])
+
+
+def _consumer_tombstones(group: Group) -> list[Record]:
+    consumer = group.consumer
+    return [] if consumer is None else [record.encode() for record in consumer.tombstones()]

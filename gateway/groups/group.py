@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.consumer.ledger import Ledger
+from gateway.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from gateway.groups.events import Committed, JoinedMember, Protocol, TopicPartition
 from gateway.groups.member import OVERHEAD, Member
-from gateway.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from gateway.groups.usage import MemoryUse, Usage
 from kwire.protocol import ErrorCode
 
@@ -213,6 +214,29 @@ class Group:
         self.protocol_name = None
         self.pending_sync.clear()
         self.learn_subscribed_topics()
+
+    def become_stable(self, members: Iterable[Member], generation: int, wall_ms: int) -> None:
+        """Make a group without members one of these, in that generation, whose assignments follow
+        (``ClassicGroup.fromConsumerGroup``).
+        """
+        for member in members:
+            self.add(member)
+        self.generation = generation
+        self.protocol_name = self.select_protocol()
+        self.learn_subscribed_topics()
+        self.previous_state, self.state, self.state_since_ms = self.state, State.STABLE, wall_ms
+        self.is_stored = True
+
+    def forget_members(self) -> None:
+        """Make the group what it was before the first member joined; its offsets stay."""
+        for member in list(self.members.values()):
+            self.remove(member)
+        self.previous_state, self.state = State.DEAD, State.EMPTY
+        self.generation = 0
+        self.protocol_type = self.protocol_name = self.leader = None
+        self.pending_sync.clear()
+        self.subscribed_topics = None
+        self.is_stored = False
 
     def next_generation(self, wall_ms: int) -> None:
         """End the join phase: start a generation and wait for SyncGroup, or become empty."""

@@ -27,33 +27,31 @@ class Joining:
         self._state = state
         self._rebalance = rebalance
 
-    def join(self, asked: PendingRequest, event: JoinGroup) -> None:
-        """Answer the JoinGroup at once, or park it until the join phase of its group is over."""
+    def fault(self, event: JoinGroup) -> ErrorCode:
+        """The error of the request itself, whatever its group."""
         settings = self._state.settings
+        shortest, longest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
         if not event.group_id:
-            self._refuse(asked, event, ErrorCode.INVALID_GROUP_ID)
-        elif (
-            not settings.min_session_timeout_ms
-            <= event.session_timeout_ms
-            <= settings.max_session_timeout_ms
-        ):
-            self._refuse(asked, event, ErrorCode.INVALID_SESSION_TIMEOUT)
-        elif self._is_for_consumers(event):
-            self._refuse(asked, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        elif not event.member_id:
+            return ErrorCode.INVALID_GROUP_ID
+        if not shortest <= event.session_timeout_ms <= longest:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        return ErrorCode.NONE
+
+    def join(self, asked: PendingRequest, event: JoinGroup) -> None:
+        """Answer the JoinGroup at once, or park it until the join phase of its group is over. A
+        consumer group without members becomes a classic one.
+        """
+        fault = self.fault(event)
+        if fault is not ErrorCode.NONE:
+            self._refuse(asked, event, fault)
+            return
+        group = self._state.groups.get(event.group_id)
+        if group is not None and group.consumer is not None:
+            self._state.become_classic(group)
+        if not event.member_id:
             self._join_newcomer(asked, event)
         else:
             self._join_known(asked, event)
-
-    def _is_for_consumers(self, event: JoinGroup) -> bool:
-        """True if the group has members of KIP-848. Without any it becomes a classic group."""
-        group = self._state.groups.get(event.group_id)
-        if group is None or group.consumer is None:
-            return False
-        if group.consumer.members:
-            return True
-        self._state.become_classic(group)
-        return False
 
     def _join_newcomer(self, asked: PendingRequest, event: JoinGroup) -> None:
         group = self._state.groups.get(event.group_id) or self._state.create(

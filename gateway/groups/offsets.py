@@ -85,10 +85,11 @@ class Offsets:
     def _consumer_fault(
         self, group: ConsumerGroup, event: OffsetCommit, fault: ErrorCode
     ) -> ErrorCode:
-        """The error of the commit of a member of KIP-848, ``fault`` if its epoch is wrong. That of
-        one partition is that of all.
+        """The error of the commit of a member of a consumer group, ``fault`` if its epoch is wrong.
+        That of one partition is that of all.
         """
-        if not event.knows_group_id_not_found:  # before version 9
+        is_classic = group.members[event.member_id].classic is not None
+        if not is_classic and not event.knows_group_id_not_found:  # before version 9
             return ErrorCode.UNSUPPORTED_VERSION
         if fault is not ErrorCode.NONE:
             return fault

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gateway.base.migration_policy import MigrationPolicy
 from gateway.base.sizes import KIB, MIB
 from gateway.groups.consumer.assignors import ASSIGNORS
 
@@ -42,6 +43,8 @@ class Settings:
     #: group.consumer.assignors: those that a member may ask for, the first for members that do not.
     consumer_assignors: tuple[str, ...] = tuple(ASSIGNORS)
     consumer_max_size: int = 2**31 - 1  #: group.consumer.max.size
+    #: group.consumer.migration.policy
+    consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     #: group.consumer.regex.refresh.interval.ms
     consumer_regex_refresh_interval_ms: int = 600_000
 

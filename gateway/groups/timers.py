@@ -40,6 +40,9 @@ class Timers:
             self._heap = [(when, name) for name, when in self._deadlines.items()]
             heapq.heapify(self._heap)
 
+    def __contains__(self, timer: Timer) -> bool:
+        return timer in self._deadlines
+
     def cancel(self, timer: Timer) -> None:
         """Remove the deadline of ``timer``, if it has one."""
         self._deadlines.pop(timer, None)

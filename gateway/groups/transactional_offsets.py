@@ -139,18 +139,10 @@ class TransactionalOffsets:
 
 def _fault(group: Group, event: TxnOffsetCommit) -> ErrorCode:
     """The error of a commit in a transaction (``validateOffsetCommit`` with ``isTransactional``):
-    to a classic group clients that name no member may commit, and a rebalance is no obstacle.
+    clients that name no member may commit, and the rebalance of a classic group is no obstacle.
     """
     fault = group.commit_fault(event.member_id, event.instance_id, event.generation)
     names_member = event.generation >= 0 or event.member_id or event.instance_id is not None
-    if group.consumer is None and (fault is ErrorCode.REBALANCE_IN_PROGRESS or not names_member):
+    if not names_member or (group.consumer is None and fault is ErrorCode.REBALANCE_IN_PROGRESS):
         return ErrorCode.NONE
-    if group.consumer is not None and group.consumer.members and fault is ErrorCode.NONE:
-        faults = (
-            group.consumer.partition_fault(
-                event.member_id, event.generation, one.topic_id, one.partition
-            )
-            for one in event.offsets
-        )
-        fault = next((one for one in faults if one is not ErrorCode.NONE), fault)
     return ErrorCode.ILLEGAL_GENERATION if fault is ErrorCode.STALE_MEMBER_EPOCH else fault

@@ -7,7 +7,8 @@ the answer of the first server, as that of a client does.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +55,37 @@ class Server:
         answer = self._client.call(MetadataRequest(topics=names), 12)
         self.ids: dict[str, Uuid] = {one.name: one.topic_id for one in answer.topics}
         self._names = {topic_id: name for name, topic_id in self.ids.items()}
+        self._address = bootstrap
+        #: Member ids that this server made, by the names of the members, and back.
+        self.made: dict[str, str] = {}
+        self._aliases: dict[str, str] = {}
+
+    def forget(self) -> None:
+        """Forget the members of another conversation."""
+        self.made.clear()
+        self._aliases.clear()
+
+    def learn(self, name: str, member_id: str) -> None:
+        """Note the member id that the server made for a member."""
+        self.made[name], self._aliases[member_id] = member_id, name
+
+    def text(self, said: str | None) -> str | None:
+        """A text of the server, with the names of members in place of the ids that it made."""
+        for member_id, name in self._aliases.items() if said else ():
+            said = (said or "").replace(member_id, name)
+        return said
+
+    def ask_at_once(self, requests: Sequence[Message], version: int) -> list[Any]:
+        """The answers to requests that wait for each other, each on a connection of its own."""
+        clients = [WireClient(self._address) for _ in requests]
+        with ThreadPoolExecutor(len(requests)) as pool:
+            waiting = [
+                pool.submit(client.call, request, version)
+                for client, request in zip(clients, requests, strict=True)
+            ]
+        for client in clients:
+            client.close()
+        return [one.result() for one in waiting]
 
     def ask(self, request: Message, version: int) -> Any:
         """The answer, decoded."""
@@ -87,12 +119,14 @@ class Conversation:
     def run(self, steps: int) -> Iterator[tuple[Any, Any, str]]:
         """Yield both answers to each request, and what the request was."""
         for _ in range(steps):
-            what = self._chance.choices(
-                [self._join, self._beat, self._leave, self._commit, self._fetch, self._describe,
-                 self._operate],
-                weights=[3, 12, 1, 3, 2, 2, 1],
-            )[0]  # fmt: skip
-            yield from what()
+            yield from self._step()()
+
+    def _step(self) -> Callable[[], Iterator[tuple[Any, Any, str]]]:
+        return self._chance.choices(
+            [self._join, self._beat, self._leave, self._commit, self._fetch, self._describe,
+             self._operate],
+            weights=[3, 12, 1, 3, 2, 2, 1],
+        )[0]  # fmt: skip
 
     def _both(self, what: str, ask: Any) -> Iterator[tuple[Any, Any, str]]:
         first, second = (ask(server) for server in self._servers)
@@ -161,7 +195,8 @@ class Conversation:
                 given = server.named(answer.assignment.topic_partitions)
             answers.append((answer, given))
             return (
-                answer.error_code, answer.error_message, answer.member_id, answer.member_epoch,
+                answer.error_code, server.text(answer.error_message), answer.member_id,
+                answer.member_epoch,
                 answer.heartbeat_interval_ms, given,
             )  # fmt: skip
 
@@ -236,7 +271,8 @@ class Conversation:
             (group,) = server.ask(request, 1).groups
             members = [
                 (
-                    one.member_id, one.instance_id, one.rack_id, one.member_epoch, one.client_id,
+                    server.text(one.member_id), one.instance_id, one.rack_id, one.member_epoch,
+                    one.client_id,
                     one.client_host, sorted(one.subscribed_topic_names),
                     one.subscribed_topic_regex, one.member_type,
                     server.named(one.assignment.topic_partitions),
@@ -313,10 +349,10 @@ class Conversation:
                 del self._members[gone]
 
 
-def assert_same(servers: tuple[Server, Server], seeds: range, steps: int) -> None:
-    """Hold a conversation about each seed's group, and compare all answers."""
-    for seed in seeds:
+def assert_same(conversations: Iterable[Conversation], steps: int) -> None:
+    """Hold conversations, and compare all answers."""
+    for conversation in conversations:
         said: list[str] = []
-        for first, second, what in Conversation(seed, servers).run(steps):
+        for first, second, what in conversation.run(steps):
             said.append(f"{what}: {first}")
             assert first == second, "\n".join([*said[-12:], f"the other: {second}"])

@@ -16,7 +16,8 @@ from kwire.messages.find_coordinator_request import FindCoordinatorRequest
 from kwire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.gateway.groups.consumer.world import FakeTopics
 from tests.interop.clients import need_clients
-from tests.interop.group_requests import TOPICS, Server, assert_same
+from tests.interop.group_requests import TOPICS, Conversation, Server, assert_same
+from tests.interop.mixed_group_requests import MixedConversation
 from tests.waiting import PATIENCE_S, until
 from tools import java, java_tools
 from tools.gateway_process import gateway
@@ -25,13 +26,15 @@ from tools.kafka import kafka
 pytestmark = pytest.mark.interop
 
 _CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-_SEEDS, _MORE_SEEDS = range(40), range(1000, 1010)
-#: Kafka as a server that does not convert groups with members, without a pause between assignments.
+_SEEDS, _MORE_SEEDS, _MIXED_SEEDS = range(40), range(1000, 1010), range(2000, 2040)
+#: No pause between assignments, and before the first rebalance of a classic group.
 _PROPERTIES = {
     "group.consumer.assignment.interval.ms": "0",
-    "group.consumer.migration.policy": "disabled",
     "group.initial.rebalance.delay.ms": "0",
 }
+_OPTIONS = [
+    "--group-consumer-assignment-interval-ms", "0", "--group-initial-rebalance-delay-ms", "0",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +44,7 @@ def bootstraps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
     own = ["--data-dir", str(tmp_path_factory.mktemp("own") / "data")]
     with (
         kafka(properties=_PROPERTIES) as cluster,
-        gateway(*own, "--group-consumer-assignment-interval-ms", "0") as server,
+        gateway(*own, *_OPTIONS) as server,
     ):
         addresses = (cluster.bootstrap, server.bootstrap)
         for address in addresses:
@@ -55,7 +58,7 @@ def bootstraps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
 
 def _find_coordinators(server: Server) -> None:
     """Have the topic of the groups created, and wait until all its partitions are loaded."""
-    ids = [f"group-{number}" for number in (*_SEEDS, *_MORE_SEEDS)]
+    ids = [f"group-{number}" for number in (*_SEEDS, *_MORE_SEEDS, *_MIXED_SEEDS)]
     server.ask(FindCoordinatorRequest(coordinator_keys=ids), 4)
     asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=one) for one in ids])
     until(lambda: not any(group.error_code for group in server.ask(asked, 9).groups))
@@ -63,14 +66,25 @@ def _find_coordinators(server: Server) -> None:
 
 def test_random_requests_get_the_answers_of_kafka(bootstraps: tuple[str, str]) -> None:
     first, second = (Server(address) for address in bootstraps)
-    assert_same((first, second), _SEEDS, steps=60)
+    assert_same((Conversation(seed, (first, second)) for seed in _SEEDS), steps=60)
+
+
+def test_members_of_both_protocols_get_the_answers_of_kafka(bootstraps: tuple[str, str]) -> None:
+    first, second = (Server(address) for address in bootstraps)
+    talks = [MixedConversation(seed, (first, second)) for seed in _MIXED_SEEDS]
+    assert_same(talks, steps=80)
+    upgrades, downgrades = (
+        sum(getattr(one, name) for one in talks) for name in ("upgrades", "downgrades")
+    )
+    assert min(upgrades, downgrades) >= len(talks) / 4
 
 
 def test_records_of_kafka_are_read_with_their_hashes(bootstraps: tuple[str, str]) -> None:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     server = Server(bootstraps[0])
-    assert_same((server, Server(bootstraps[1])), _MORE_SEEDS, steps=40)
+    other = Server(bootstraps[1])
+    assert_same((Conversation(seed, (server, other)) for seed in _MORE_SEEDS), steps=40)
     topics = FakeTopics()
     for name, partitions in TOPICS.items():
         topics.create(name, partitions, server.ids[name])

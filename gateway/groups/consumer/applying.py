@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from gateway.base.slices import Slices, pieces
 from gateway.groups.consumer.group import ConsumerGroup
@@ -12,11 +13,18 @@ from gateway.groups.effects import Record
 from gateway.groups.group import Group
 
 #: Records that are encoded, or applied, between two slices.
-_RECORDS_PER_SLICE: Final = 20
+RECORDS_PER_SLICE: Final = 20
 
 
 class HalfAppliedError(Exception):
     """A group may have applied some of its records: what it is has to be read from the log."""
+
+
+class Converted(NamedTuple):
+    """The records of a group that was a classic one, and the owner of each of its members."""
+
+    records: list[ConsumerRecord]
+    owners: Mapping[str, str]
 
 
 def apply(
@@ -25,10 +33,20 @@ def apply(
     kept: ConsumerGroup,
     records: list[ConsumerRecord],
     owner: str,
+    converted: Converted | None = None,
 ) -> Slices[bool]:
-    """Write the records and apply them, if limits allow what they add; else change nothing."""
+    """Write the records and apply them, if limits allow what they add; else change nothing.
+    ``kept`` has those of ``converted`` already.
+    """
+    owners: dict[bytes, str] = {}
     encoded: list[Record] = []
-    for some in pieces(records, _RECORDS_PER_SLICE):
+    for some in pieces([] if converted is None else converted.records, RECORDS_PER_SLICE):
+        for record in some:
+            encoded.append(record.encode())
+            if converted is not None and hasattr(record.key, "member_id"):
+                owners[encoded[-1][0]] = converted.owners[record.key.member_id]
+        yield
+    for some in pieces(records, RECORDS_PER_SLICE):
         encoded += [record.encode() for record in some]
         yield
     created = group is None
@@ -36,7 +54,10 @@ def apply(
         group = state.create(kept.group_id, owner)
         if group is None:
             return False
-    growth, members = group.ledger.growth(encoded, owner)
+    growth, members = group.ledger.growth(encoded, owner, owners)
+    for member in group.members.values():  # of the classic group that it was
+        growth[member.owner] -= member.size
+        members -= 1
     if not state.has_room_for_members(group, growth, members=members):
         if created:
             state.forget_if_blank(group)
@@ -44,11 +65,11 @@ def apply(
     if group.consumer is None:
         encoded[:0] = state.become_consumer(group, kept)
     try:
-        for some in pieces(records, _RECORDS_PER_SLICE):
+        for some in pieces(records, RECORDS_PER_SLICE):
             for record in some:
                 kept.replay(record)
             yield
     except Exception as error:
         raise HalfAppliedError from error
-    state.persist(group, encoded, group.ledger.apply(group.charge, encoded, owner))
+    state.persist(group, encoded, group.ledger.apply(group.charge, encoded, owner, owners))
     return True

@@ -1,10 +1,11 @@
-"""Finds the fault of a ConsumerGroupHeartbeat, and its message, before it changes anything
-(``throwIfConsumerGroupHeartbeatRequestIsInvalid`` and ``throwIf...`` of ``GroupMetadataManager``).
+"""Finds the fault of a request of a member of a consumer group, and its message, before it changes
+anything (``throwIfConsumerGroupHeartbeatRequestIsInvalid`` and ``throwIf...`` of
+``GroupMetadataManager``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from gateway.groups.consumer.events import ConsumerHeartbeat
@@ -19,8 +20,8 @@ class Fault(NamedTuple):
     message: str
 
 
-class HeartbeatRefusedError(Exception):
-    """The heartbeat is answered with ``fault``, and changes nothing."""
+class RefusedError(Exception):
+    """The member's request is answered with ``fault``, and changes nothing."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -74,7 +75,7 @@ def _invalid_to_join(event: ConsumerHeartbeat) -> str | None:
 
 
 def check_epoch(member: Member, epoch: int, owned: Reported) -> None:
-    """Raise HeartbeatRefusedError if the member is not in that epoch. The previous one is allowed
+    """Raise RefusedError if the member is not in that epoch. The previous one is allowed
     with no other partitions than it has: the answer to its last heartbeat was lost.
     """
     if epoch == JOINING or epoch == member.epoch:
@@ -82,7 +83,7 @@ def check_epoch(member: Member, epoch: int, owned: Reported) -> None:
     if epoch < member.epoch and epoch == member.previous_epoch and _is_subset(owned, member):
         return
     than = "greater" if epoch > member.epoch else "smaller"
-    raise HeartbeatRefusedError(
+    raise RefusedError(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {than} member epoch ({epoch}) than the one known by the "
         f"group coordinator ({member.epoch}). The member must abandon all its partitions and "
@@ -98,13 +99,11 @@ def _is_subset(owned: Reported, member: Member) -> bool:
 
 
 def check_instance(member: Member | None, member_id: str, instance_id: str) -> Member:
-    """Return the static member, if it has that id. Raises HeartbeatRefusedError."""
+    """Return the static member, if it has that id. Raises RefusedError."""
     if member is None:
-        raise HeartbeatRefusedError(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
-        )
+        raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:
-        raise HeartbeatRefusedError(
+        raise RefusedError(
             ErrorCode.FENCED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} was fenced by member "
             f"{member.member_id}.",
@@ -112,17 +111,26 @@ def check_instance(member: Member | None, member_id: str, instance_id: str) -> M
     return member
 
 
+def check_room(members: Collection[str], member_id: str, most: int) -> None:
+    """Raise RefusedError if the group is full and does not have the member."""
+    if len(members) >= most and member_id not in members:
+        raise RefusedError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {most} members.",
+        )
+
+
 def check_released(member: Member, member_id: str, instance_id: str) -> None:
-    """Raise HeartbeatRefusedError if the static member has not left."""
+    """Raise RefusedError if the static member has not left."""
     if member.epoch != LEAVING_FOR_A_WHILE:
-        raise HeartbeatRefusedError(
+        raise RefusedError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group "
             f"because the instance id is owned by {member.member_id} member.",
         )
 
 
-def unknown_member(member_id: str, group_id: str) -> HeartbeatRefusedError:
-    return HeartbeatRefusedError(
+def unknown_member(member_id: str, group_id: str) -> RefusedError:
+    return RefusedError(
         ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}."
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +27,7 @@ from gateway.groups.consumer.subscription_counts import (
     count,
     subscription_type,
 )
+from gateway.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from gateway.java.hash_order import capacity_for, hash_order, string_hash
 from kwire.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -84,6 +85,8 @@ class ConsumerGroup:
         self.regexes: Counter[str] = Counter()  # expression -> members with it
         self.resolved: dict[str, ResolvedRegex] = {}
         self.has_subscription_metadata = False  # a record of Kafka before 4.1
+        self.classic_members = 0
+        self.classic_protocols: Counter[str] = Counter()  # name -> classic members with it
         # The fields below are not in the log.
         self.checked_version = -1  # version of the topics when the hash was compared last
         self.is_resolving = False  # its expressions are being compared with topics
@@ -216,7 +219,7 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.STALE_MEMBER_EPOCH if epoch > member.epoch else ErrorCode.NONE
+        return member.stale_error if epoch > member.epoch else ErrorCode.NONE
 
     def partition_fault(
         self, member_id: str, epoch: int, topic_id: Uuid, partition: int
@@ -228,7 +231,7 @@ class ConsumerGroup:
         if member is None or epoch == member.epoch:
             return ErrorCode.NONE
         since = member.epoch_of(topic_id, partition)
-        return ErrorCode.STALE_MEMBER_EPOCH if since is None or epoch < since else ErrorCode.NONE
+        return member.stale_error if since is None or epoch < since else ErrorCode.NONE
 
     def fetch_fault(self, member_id: str | None, epoch: int) -> ErrorCode:
         """The error of a member that asks for offsets (``validateOffsetFetch``)."""
@@ -237,7 +240,25 @@ class ConsumerGroup:
         member = self.members.get(member_id or "")
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.NONE if epoch == member.epoch else member.stale_error
+
+    def supports_classic(self, protocol_type: str, names: Collection[str]) -> bool:
+        """Whether a classic member with these protocols may join: all classic members have one of
+        them (``supportsClassicProtocols``).
+        """
+        return protocol_type == CONSUMER_PROTOCOL_TYPE and any(
+            self.classic_protocols[name] == self.classic_members for name in names
+        )
+
+    def waits_for_others(self, member: Member) -> bool:
+        """Whether another member has not given up a partition that this one is to get
+        (``waitingOnUnreleasedPartition``).
+        """
+        return member.state is MemberState.UNRELEASED_PARTITIONS and any(
+            self.partition_epoch(topic_id, partition) != -1
+            for topic_id, partitions in self.target.get(member.member_id, NOTHING_ASSIGNED).items()
+            for partition in partitions - member.assigned.get(topic_id, {}).keys()
+        )
 
     # Changes.
 
@@ -363,6 +384,12 @@ class ConsumerGroup:
                 counts[name] += change
                 if counts[name] <= 0:
                     del counts[name]
+        if member.classic is not None:
+            self.classic_members += change
+            for name in {protocol.name for protocol in member.classic.supported_protocols}:
+                self.classic_protocols[name] += change
+                if not self.classic_protocols[name]:
+                    del self.classic_protocols[name]
 
     def _take(self, member: Member) -> None:
         for owned in (member.assigned, member.pending_revocation):

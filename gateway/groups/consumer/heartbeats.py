@@ -1,22 +1,19 @@
 """Handles ConsumerGroupHeartbeat: members of consumer groups join, take over their assignments,
 and leave.
 
-All that a heartbeat changes is computed first, as records, against the group as it was; then the
-records are applied. Classic members cannot join such a group, nor members of this protocol a
-classic group with members (Kafka with ``group.consumer.migration.policy=disabled``). Follows
-``consumerGroupHeartbeat`` of Kafka's ``GroupMetadataManager``.
+``changes`` applies what they ask for. The first heartbeat of a member in a classic group converts
+the group (``conversion``). Follows ``consumerGroupHeartbeat`` of Kafka's ``GroupMetadataManager``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final
 
 from gateway.base.slices import Slices
 from gateway.groups.consumer import records as make
-from gateway.groups.consumer.applying import apply
-from gateway.groups.consumer.assignors.group_spec import Assignment
+from gateway.groups.consumer.applying import Converted, apply
+from gateway.groups.consumer.changes import Changed, Changes, replace_static
 from gateway.groups.consumer.events import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
@@ -25,25 +22,24 @@ from gateway.groups.consumer.events import (
     RegexesTaken,
 )
 from gateway.groups.consumer.faults import (
-    HeartbeatRefusedError,
+    RefusedError,
     check_epoch,
     check_instance,
     check_released,
+    check_room,
     request_fault,
     unknown_member,
 )
-from gateway.groups.consumer.group import ConsumerGroup, ResolvedRegex, regex_of
+from gateway.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from gateway.groups.consumer.member import (
     JOINING,
     LEAVING,
     LEAVING_FOR_A_WHILE,
     NOTHING,
     Member,
-    MemberState,
 )
-from gateway.groups.consumer.reconciliation import Reconciliation, UnknownMemberStateError
 from gateway.groups.consumer.records import ConsumerRecord
-from gateway.groups.consumer.subscriptions import Heartbeat, RegexStatus, Subscriptions
+from gateway.groups.consumer.subscriptions import Heartbeat, RegexStatus
 from gateway.groups.coordinator_state import CoordinatorState
 from gateway.groups.effects import PendingRequest
 from gateway.groups.events import Leaver
@@ -51,16 +47,14 @@ from gateway.groups.group import Group, State
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 
-SESSION_TIMER: Final = "consumer session"
-REBALANCE_TIMER: Final = "consumer rebalance"
-
 
 class ConsumerGroups:
     """Handles the consumer groups in ``state``."""
 
-    def __init__(self, state: CoordinatorState) -> None:
+    def __init__(self, state: CoordinatorState, changes: Changes) -> None:
         self._state = state
-        self._subscriptions = Subscriptions(state.topics, state.settings.consumer_assignors)
+        self._changes = changes
+        self._subscriptions = changes.subscriptions
 
     def heartbeat(self, asked: PendingRequest, event: ConsumerHeartbeat) -> Slices[None]:
         """Answer the heartbeat with the member's epoch, and its assignment if that is new."""
@@ -73,7 +67,7 @@ class ConsumerGroups:
                 yield from self._leave(asked, event)
             else:
                 yield from self._stay(asked, event)
-        except HeartbeatRefusedError as refused:
+        except RefusedError as refused:
             self._refuse(asked, *refused.fault)
 
     def _refuse(self, asked: PendingRequest, error: ErrorCode, message: str | None) -> None:
@@ -83,50 +77,33 @@ class ConsumerGroups:
 
     def _stay(self, asked: PendingRequest, event: ConsumerHeartbeat) -> Slices[None]:
         is_joining = event.member_epoch == JOINING
-        group, kept = self._group(event, is_joining)
+        group, kept, converted = yield from self._group(event, is_joining)
         member_id = event.member_id or str(Uuid(self._state.moment.random_bytes))
-        if len(kept.members) >= self._state.settings.consumer_max_size and (
-            member_id not in kept.members
-        ):
-            raise HeartbeatRefusedError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                "The consumer group has reached its maximum capacity of "
-                f"{self._state.settings.consumer_max_size} members.",
-            )
+        check_room(kept.members, member_id, self._state.settings.consumer_max_size)
         records: list[ConsumerRecord] = []
         member = self._member(event, kept, member_id, records)
-        updated = _updated(member, event)
-        beat = Heartbeat(kept, member, updated, records, self._state.moment.wall_ms)
-        names_changed = updated.topic_names != member.topic_names
-        if updated != member:
-            records.append(make.member_subscription(event.group_id, updated))
-        status, is_new = self._subscriptions.update_regex(beat)
-        configs = self._state.consumer_settings(event.group_id)
+        beat = Heartbeat(kept, member, _updated(member, event), records, self._state.moment.wall_ms)
+        names_changed, status, is_new = self._changes.note_subscription(beat)
         regexes = self._subscriptions.regexes_to_resolve(
             beat, is_new, self._state.settings.consumer_regex_refresh_interval_ms
         )
-        version = self._state.topics.version
-        bump = names_changed or status is RegexStatus.UPDATED_AND_RESOLVED
-        epoch, kind = kept.epoch, kept.subscription_type
-        if bump or kept.checked_version != version:
-            epoch, kind = yield from self._subscriptions.update_epoch(beat, bump)
-        target_epoch, target = yield from self._subscriptions.update_target(
-            beat, epoch, kind, configs.assignment_interval_ms
+        changed = Changed(
+            bump=names_changed or status is RegexStatus.UPDATED_AND_RESOLVED,
+            subscription=names_changed or status is not RegexStatus.UNCHANGED,
         )
-        has_changed = names_changed or status is not RegexStatus.UNCHANGED
-        after = self._reconcile(event, beat, has_changed, target_epoch, target)
-        if not (yield from apply(self._state, group, kept, records, event.owner)):
-            raise HeartbeatRefusedError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED, "The group takes more memory than it may."
-            )
-        kept.checked_version = version
+        before = [] if converted is None or group is None else list(group.members.values())
+        after = yield from self._changes.advance(
+            group, beat, changed, event.owned, event.owner, converted
+        )
         group = self._state.groups[event.group_id]
-        self._state.schedule(SESSION_TIMER, group, configs.session_timeout_ms, member_id)
-        if after != updated:
-            self._time_revocation(group, after)
+        if converted is not None:
+            self._changes.conversion.dismiss(group, before)
+            self._changes.start_sessions(group)
+        self._changes.await_heartbeat(group, after)
         if regexes:
             kept.is_resolving = True
             self._state.resolve(event.group_id, regexes, event.may_describe)
+        configs = self._state.consumer_settings(event.group_id)
         result = ConsumerHeartbeatResult(
             error=ErrorCode.NONE,
             member_id=member_id,
@@ -140,20 +117,27 @@ class ConsumerGroups:
         )
         self._state.answer(asked, result, group)
 
-    def _group(self, event: ConsumerHeartbeat, create: bool) -> tuple[Group | None, ConsumerGroup]:
-        """The group, or a new one that is not yet known. Raises HeartbeatRefusedError."""
+    def _group(
+        self, event: ConsumerHeartbeat, create: bool
+    ) -> Slices[tuple[Group | None, ConsumerGroup, Converted | None]]:
+        """The group, or a new one that is not yet known; a classic group with members is converted.
+        Raises RefusedError.
+        """
         group = self._state.groups.get(event.group_id)
         if group is not None and group.consumer is not None:
-            return group, group.consumer
+            return group, group.consumer, None
         if create and (group is None or group.state is State.EMPTY):
-            return group, ConsumerGroup(event.group_id)
-        raise HeartbeatRefusedError(
+            return group, ConsumerGroup(event.group_id), None
+        if create and group is not None:
+            kept, converted = yield from self._changes.conversion.upgrade(group)
+            return group, kept, converted
+        raise self._no_group(event, group)
+
+    def _no_group(self, event: ConsumerHeartbeat, group: Group | None) -> RefusedError:
+        return RefusedError(
             ErrorCode.GROUP_ID_NOT_FOUND,
             f"{'Group' if event.member_epoch < 0 else 'Consumer group'} {event.group_id} not found."
             if group is None
-            else f"Cannot upgrade classic group {event.group_id} to consumer group because online "
-            "upgrade is disabled."
-            if create
             else f"Group {event.group_id} is not a consumer group.",
         )
 
@@ -164,7 +148,7 @@ class ConsumerGroups:
         member_id: str,
         records: list[ConsumerRecord],
     ) -> Member:
-        """The member that the request is of, which may be new. Raises HeartbeatRefusedError."""
+        """The member that the request is of, which may be new. Raises RefusedError."""
         is_joining = event.member_epoch == JOINING
         if event.instance_id is None:
             member = group.members.get(member_id)
@@ -175,63 +159,22 @@ class ConsumerGroups:
             known = group.static_member(event.instance_id)
             if known is None:
                 return group.members.get(member_id) or Member(member_id)
-            check_released(known, member_id, event.instance_id)
-            member = replace(known, member_id=member_id, epoch=JOINING, previous_epoch=JOINING)
-            records += make.member_tombstones(group.group_id, known.member_id)
-            records.append(make.member_subscription(group.group_id, member))
-            target = group.target_of(known.member_id, event.instance_id)
-            records.append(make.target_assignment(group.group_id, member_id, target))
-            records.append(make.current_assignment(group.group_id, member))
-            return member
+            if known.classic is None:
+                check_released(known, member_id, event.instance_id)
+            return replace_static(group, known, member_id, records)
         else:
             known = group.static_member(event.instance_id)
             member = check_instance(known, member_id, event.instance_id)
         check_epoch(member, event.member_epoch, event.owned)
         return member
 
-    def _reconcile(
-        self,
-        event: ConsumerHeartbeat,
-        beat: Heartbeat,
-        has_subscription_changed: bool,
-        target_epoch: int,
-        target: Assignment,
-    ) -> Member:
-        updated = beat.updated
-        if not has_subscription_changed and updated.is_reconciled_to(target_epoch):
-            return updated
-        names = beat.group.subscribed_names(updated)
-
-        def is_subscribed_to(topic_id: Uuid) -> bool:
-            topic = self._state.topics.with_id(topic_id)
-            return topic is not None and topic.name in names
-
-        try:
-            after = Reconciliation(
-                member=updated,
-                target_epoch=target_epoch,
-                target=target,
-                is_subscribed_to=is_subscribed_to,
-                has_subscription=bool(names),
-                has_subscription_changed=has_subscription_changed,
-                reported=event.owned,
-                partition_epoch=beat.group.partition_epoch,
-            ).next_member()
-        except UnknownMemberStateError:
-            raise HeartbeatRefusedError(
-                ErrorCode.FENCED_MEMBER_EPOCH,
-                "The consumer group member is in a unknown state. The member must abandon all its "
-                "partitions and rejoin.",
-            ) from None
-        if after != updated:
-            beat.records.append(make.current_assignment(event.group_id, after))
-        return after
-
     # Members that leave.
 
     def _leave(self, asked: PendingRequest, event: ConsumerHeartbeat) -> Slices[None]:
-        group, kept = self._group(event, False)
-        assert group is not None
+        group = self._state.groups.get(event.group_id)
+        if group is None or group.consumer is None:
+            raise self._no_group(event, group)
+        kept = group.consumer
         if event.instance_id is None:
             member = kept.members.get(event.member_id)
             if member is None:
@@ -249,14 +192,16 @@ class ConsumerGroups:
             records = [make.current_assignment(event.group_id, leaving)]
             yield from apply(self._state, group, kept, records, event.owner)
         else:
-            yield from self._remove(group, kept, [member])
+            yield from self._changes.remove(group, kept, [member])
         result = ConsumerHeartbeatResult(
             error=ErrorCode.NONE, member_id=event.member_id, member_epoch=event.member_epoch
         )
         self._state.answer(asked, result, group)
 
     def remove(self, group: Group, leavers: Iterable[Leaver]) -> Slices[list[ErrorCode]]:
-        """Remove members for a LeaveGroup, as an operator sends it; one error for each."""
+        """Remove members for a LeaveGroup, as classic members and operators send it; one error for
+        each.
+        """
         assert group.consumer is not None
         errors = []
         found: dict[str, Member] = {}
@@ -265,62 +210,8 @@ class ConsumerGroups:
             if isinstance(member, Member):
                 found[member.member_id] = member
             errors.append(ErrorCode.NONE if isinstance(member, Member) else member)
-        yield from self._remove(group, group.consumer, list(found.values()))
+        yield from self._changes.remove(group, group.consumer, list(found.values()))
         return errors
-
-    def _remove(
-        self, group: Group, kept: ConsumerGroup, members: Collection[Member]
-    ) -> Slices[None]:
-        """Remove members and start a new epoch (``consumerGroupFenceMembers``)."""
-        if not members:
-            return
-        records = [
-            record
-            for member in members
-            for record in make.member_tombstones(kept.group_id, member.member_id)
-        ]
-        counts: dict[str, int] = {}
-        for member in members:
-            regex = regex_of(member)
-            if regex is not None:
-                counts[regex] = counts.get(regex, 0) + 1
-        gone = [regex for regex, count in counts.items() if kept.regexes[regex] == count]
-        records += [make.regular_expression_tombstone(kept.group_id, regex) for regex in gone]
-        topics = kept.topics_without(members, gone)
-        metadata_hash = yield from self._subscriptions.hash_of(topics)
-        records.append(make.group_epoch(kept.group_id, kept.epoch + 1, metadata_hash))
-        yield from apply(self._state, group, kept, records, "")
-        for member in members:
-            self._state.cancel(SESSION_TIMER, group, member.member_id)
-            self._state.cancel(REBALANCE_TIMER, group, member.member_id)
-
-    # Timers.
-
-    def on_timer(self, kind: str, group: Group, member_id: str) -> Slices[None]:
-        """Remove a member whose session is over, or that did not give partitions up in time."""
-        kept = group.consumer
-        member = None if kept is None else kept.members.get(member_id)
-        if kept is None or member is None:
-            return
-        if kind == REBALANCE_TIMER and not _is_revoking(member):
-            return  # it has moved on since, or left for a while
-        yield from self._remove(group, kept, [member])
-
-    def start_sessions(self, group: Group) -> None:
-        """Set the timers of the members of a group that was loaded."""
-        assert group.consumer is not None
-        session_ms = self._state.consumer_settings(group.group_id).session_timeout_ms
-        for member in group.consumer.members.values():
-            self._state.schedule(SESSION_TIMER, group, session_ms, member.member_id)
-            self._time_revocation(group, member)
-
-    def _time_revocation(self, group: Group, member: Member) -> None:
-        """Give a member its rebalance timeout to give partitions up, if it has to."""
-        if _is_revoking(member):
-            timeout_ms = member.rebalance_timeout_ms
-            self._state.schedule(REBALANCE_TIMER, group, timeout_ms, member.member_id)
-        else:
-            self._state.cancel(REBALANCE_TIMER, group, member.member_id)
 
     # Regular expressions.
 
@@ -408,10 +299,6 @@ def _is_full(event: ConsumerHeartbeat) -> bool:
         and (event.topic_names is not None or event.topic_regex is not None)
         and event.owned is not None
     )
-
-
-def _is_revoking(member: Member) -> bool:
-    return member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch > JOINING
 
 
 def _leaving(group: ConsumerGroup, leaver: Leaver) -> Member | ErrorCode:

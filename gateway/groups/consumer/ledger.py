@@ -7,7 +7,8 @@ but the owners, which the store keeps beside the records.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _OVERHEAD: Final = 500
 #: Memory of a byte of a value. A partition is four bytes there, and an entry of a dict and a number
 #: here, in the target and in what the member has.
 _FACTOR: Final = 10
+NO_OWNERS: Final[Mapping[bytes, str]] = MappingProxyType({})
 #: How the key of a member's subscription begins.
 _MEMBER: Final = b"\0\x05"
 
@@ -36,34 +38,46 @@ class Ledger:
     def __init__(self) -> None:
         self._sizes: dict[bytes, tuple[int, str]] = {}
 
-    def growth(self, records: Iterable[Record], owner: str) -> tuple[Counter[str], int]:
+    def growth(
+        self, records: Iterable[Record], owner: str, owners: Mapping[bytes, str] = NO_OWNERS
+    ) -> tuple[Counter[str], int]:
         """How much more memory these records take than those of their keys now, by owner, and how
-        many more members they are.
+        many more members they are. ``owners``: key of a new record -> its owner, if not ``owner``.
         """
         growth: Counter[str] = Counter()
         members = 0
         for key, value in dict(records).items():
-            size, charged = self._sizes.get(key, (0, owner))
+            size, charged = self._sizes.get(key, (0, owners.get(key, owner)))
             members += _members(key, value) - (key in self._sizes and _members(key, b""))
             growth[charged] -= size
             if value is not None:
                 growth[charged] += _size(key, value)
         return growth, members
 
-    def apply(self, charge: Charge, records: Iterable[Record], owner: str) -> dict[bytes, str]:
+    def apply(
+        self,
+        charge: Charge,
+        records: Iterable[Record],
+        owner: str,
+        owners: Mapping[bytes, str] = NO_OWNERS,
+    ) -> dict[bytes, str]:
         """Charge the group for these records. Returns the owner of each that is not deleted."""
-        owners = {}
+        after_all = {}
         for key, value in records:
             members = _members(key, value) - (key in self._sizes and _members(key, b""))
-            size, charged = self._sizes.pop(key, (0, owner))
+            size, charged = self._sizes.pop(key, (0, owners.get(key, owner)))
             after = 0 if value is None else _size(key, value)
             charge(charged, members=members, member_bytes=after - size)
             if value is not None:
                 self._sizes[key] = after, charged
-                owners[key] = charged
+                after_all[key] = charged
             else:
-                owners.pop(key, None)
-        return {key: charged for key, charged in owners.items() if charged}
+                after_all.pop(key, None)
+        return {key: charged for key, charged in after_all.items() if charged}
+
+    def owner_of(self, key: bytes) -> str:
+        """The owner of the record with that key; "" if it is unknown."""
+        return self._sizes.get(key, (0, ""))[1]
 
     def discard(self, charge: Charge) -> None:
         """Give all memory back: the group is removed."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from kwire.messages.consumer_group_member_metadata_value import ClassicMemberMetadata
+from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 
 #: Topic id -> partition -> the epoch at which the member got it.
@@ -36,8 +38,8 @@ class MemberState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """``classic``: the fields of a member that uses the classic protocol, as the record has them;
-    no member gets any here, but a log of Kafka may have such members.
+    """``classic``: the session timeout and the protocols of a member that uses the classic protocol
+    (``ClassicMemberMetadata``); None of one that uses that of KIP-848.
     """
 
     member_id: str
@@ -54,7 +56,21 @@ class Member:
     state: MemberState = MemberState.STABLE
     assigned: OwnedPartitions = field(default_factory=lambda: NOTHING)
     pending_revocation: OwnedPartitions = field(default_factory=lambda: NOTHING)
-    classic: Any = None
+    classic: ClassicMemberMetadata | None = None
+
+    @property
+    def protocol_name(self) -> str:
+        """The name of the protocol that answers to a classic member name: the first of its own."""
+        assert self.classic is not None
+        name: str = self.classic.supported_protocols[0].name
+        return name
+
+    @property
+    def stale_error(self) -> ErrorCode:
+        """The error of an epoch, or a generation, in which the member is not."""
+        if self.classic is None:
+            return ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION
 
     @property
     def assignment(self) -> dict[Uuid, frozenset[int]]:

@@ -23,7 +23,7 @@ from gateway.groups.consumer.assignors.group_spec import (
     MemberSpec,
     SubscriptionType,
 )
-from gateway.groups.consumer.faults import HeartbeatRefusedError
+from gateway.groups.consumer.faults import RefusedError
 from gateway.groups.consumer.group import (
     NOTHING_ASSIGNED,
     ConsumerGroup,
@@ -87,7 +87,7 @@ class Subscriptions:
 
     def update_regex(self, beat: Heartbeat) -> tuple[RegexStatus, bool]:
         """Note a new expression of the member. Returns what it changes, and whether the group has
-        an expression that is not resolved yet. Raises HeartbeatRefusedError.
+        an expression that is not resolved yet. Raises RefusedError.
         """
         group, old, new = beat.group, regex_of(beat.member), regex_of(beat.updated)
         if beat.member.topic_regex == beat.updated.topic_regex:
@@ -99,7 +99,7 @@ class Subscriptions:
         if not group.regexes[new]:
             reason = regex_fault(new)
             if reason is not None:
-                raise HeartbeatRefusedError(
+                raise RefusedError(
                     ErrorCode.INVALID_REGULAR_EXPRESSION,
                     f"SubscribedTopicRegex `{new}` is not a valid regular expression: {reason}.",
                 )

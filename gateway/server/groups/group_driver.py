@@ -73,6 +73,7 @@ def settings_of(config: Config) -> Settings:
         consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
         consumer_assignors=config.group_consumer_assignors,
         consumer_max_size=config.group_consumer_max_size,
+        consumer_migration_policy=config.group_consumer_migration_policy,
         consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         offset_metadata_max=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,

@@ -54,6 +54,7 @@ OTHER = {
     "metadata.views.schemas.enable": "true",
     "controller.quorum.auto.join.enable": "true",
     "group.consumer.assignors": "range",
+    "group.consumer.migration.policy": "Upgrade",
 }
 _AT_9093 = "PLAINTEXT://h:9092,CONTROLLER://h:9093"
 #: Other keys that a key needs to be valid.
@@ -182,6 +183,11 @@ def test_unreadable_file_is_named(tmp_path: Path) -> None:
         ("group.consumer.assignors", "uniform,mine", "mine: there are uniform, range"),
         ("group.consumer.assignors", "range, range", "names an assignor twice"),
         ("group.consumer.assignors", " ", "is empty"),
+        (
+            "group.consumer.migration.policy",
+            "both",
+            "'both' is none of bidirectional, upgrade, downgrade, disabled",
+        ),
         ("node.id", "-1", "outside 0"),
         ("node.id", "\xa01", "not a whole number"),
         ("node.id", "1_0", "not a whole number"),

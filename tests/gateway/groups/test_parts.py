@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.groups.subscription import subscribed_topics
+from gateway.groups.consumer_protocol import subscribed_topics
 from gateway.groups.timers import Timer, Timers
 from kwire.messages.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,

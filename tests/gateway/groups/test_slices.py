@@ -9,7 +9,7 @@ import pytest
 
 from gateway.groups import Answer, EventTime, GroupCoordinator, Settings
 from gateway.groups import events as e
-from gateway.groups.subscription import ELEMENTS_MAX, subscribed_topics
+from gateway.groups.consumer_protocol import ELEMENTS_MAX, subscribed_topics
 from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from tests.gateway.steps import calls_per_step
 

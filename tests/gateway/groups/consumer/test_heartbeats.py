@@ -303,14 +303,6 @@ def test_memory_is_given_back_with_the_members_and_the_group() -> None:
     assert not world.disk
 
 
-def test_classic_member_cannot_join_a_group_with_members() -> None:
-    world = World(FakeTopics(t=1))
-    world.join("a", "t")
-    result = world.send(_classic_join())
-    assert isinstance(result, e.JoinResult)
-    assert result.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-
 def test_group_without_members_changes_its_protocol() -> None:
     world = World(FakeTopics(t=1))
     world.join("a", "t")

@@ -130,17 +130,29 @@ def test_group_goes_with_its_last_offset() -> None:
         ("a", 3, ErrorCode.NONE),
         ("a", 4, ErrorCode.ILLEGAL_GENERATION),
         ("b", 2, ErrorCode.ILLEGAL_GENERATION),
-        ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, ErrorCode.NONE),
     ],
 )
 def test_commit_in_a_transaction_is_of_a_member_with_its_epoch(
     member_id: str, epoch: int, error: ErrorCode
 ) -> None:
+    assert _commit_in_transaction(group_of_two(), member_id, epoch, 0) is error
+
+
+def test_commit_in_a_transaction_of_an_older_epoch_is_taken_for_what_the_member_has() -> None:
+    world = group_of_two()
+    own, other = partition_of(world, "a"), partition_of(world, "b")
+    assert _commit_in_transaction(world, "a", 2, own) is ErrorCode.NONE
+    assert _commit_in_transaction(world, "a", 2, other) is ErrorCode.ILLEGAL_GENERATION
+
+
+def _commit_in_transaction(world: World, member_id: str, epoch: int, partition: int) -> ErrorCode:
     event = e.TxnOffsetCommit(
         group_id="g", member_id=member_id, instance_id=None, generation=epoch,
-        offsets=(e.OffsetToCommit("t", 0, 5, -1, "", topic_id("t")),),
+        offsets=(e.OffsetToCommit("t", partition, 5, -1, ""),),
         producer_id=1, producer_epoch=0,
     )  # fmt: skip
-    result = group_of_two().send(event)
+    result = world.send(event)
     assert isinstance(result, e.CommitResult)
-    assert list(result.errors) == [error]
+    (error,) = result.errors
+    return error

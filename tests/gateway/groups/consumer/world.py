@@ -80,6 +80,7 @@ class World:
         self.disk: dict[bytes, bytes] = {}
         self.owners: dict[bytes, str] = {}
         self.exceeded: list[str] = []
+        self.answers: list[Answer] = []
         self.ms = 0
         self._made = 0
         self._to_resolve: list[ResolveRegexes] = []
@@ -101,13 +102,24 @@ class World:
     def wait(self, ms: int) -> None:
         """Let the time pass, and timers fire."""
         self.ms += ms
-        self._apply(self.core.on_timer(self._moment()))
+        self.answers += self._apply(self.core.on_timer(self._moment()))
 
     def send(self, event: Event) -> Result:
-        """Return the result of the event."""
-        answers = self._apply(self.core.handle(event, "me", self._moment()))
-        assert len(answers) == 1
-        return answers[0].result
+        """Return the result of the event, which comes at once."""
+        self.post(event)
+        (mine,) = (one for one in self.answers if one.asked.event is event)
+        self.answers.remove(mine)
+        return mine.result
+
+    def post(self, event: Event) -> None:
+        """Send an event whose result may come later; ``answers`` has those that came."""
+        self.answers += self._apply(self.core.handle(event, "me", self._moment()))
+
+    def taken(self) -> list[tuple[Event, Result]]:
+        """Take the answers that came so far, with their events."""
+        taken = [(one.asked.event, one.result) for one in self.answers]
+        self.answers.clear()
+        return taken
 
     def beat(self, member_id: str, epoch: int, **fields: Any) -> ConsumerHeartbeatResult:
         """The result of a heartbeat of a member of group "g"."""
