@@ -148,6 +148,8 @@ class BrokerChecker:
     def appends(self, replica: Replica, entry: Entry) -> None:
         """A leader has appended a batch."""
         facts, header = self.of(replica.key), entry.header
+        if _is_repeated(facts, entry, replica.log):
+            facts.confused.add(header.producer_id)
         at = header.partition_leader_epoch, header.base_offset
         before = facts.written.setdefault(at, entry.values)
         require(
@@ -202,7 +204,7 @@ class BrokerChecker:
         for at in range(log.index_of(known), log.index_of(end)):
             entry = log.entries[at]
             if facts.is_clean:
-                self._check_order(facts, entry, log.began_at)
+                self._check_order(facts, entry, log)
             facts.commit(entry, log.prefixes[at])
         record = self._world.metadata.image.partitions[facts.key[0]][facts.key[1]]
         self._check_members(facts, record)
@@ -226,12 +228,9 @@ class BrokerChecker:
             copies,
         )
 
-    def _check_order(self, facts: PartitionFacts, entry: Entry, began_at: int) -> None:
-        """A producer's batches are committed once, and in order. A leader whose log began at an
-        offset knows no batch before it: as in Kafka, it takes one for new that was deleted.
-        """
-        header = entry.header
-        is_repeated = facts.batches.get(entry.values, began_at) < began_at
+    def _check_order(self, facts: PartitionFacts, entry: Entry, log: PartitionLog) -> None:
+        """A producer's batches are committed once, and in order."""
+        header, is_repeated = entry.header, _is_repeated(facts, entry, log)
         for value in entry.values:
             require(
                 value not in facts.values or entry.marker is not None or is_repeated,
@@ -401,8 +400,9 @@ class BrokerChecker:
 
     def lost_order(self, key: Key, producer_id: int, entry: Entry) -> None:
         """A leader does not know the batches before the oldest one that is not acknowledged."""
+        facts = self.of(key)
         require(
-            not self.of(key).is_clean,
+            not facts.is_clean or producer_id in facts.confused,
             "6: producer {} cannot go on with {}: an acknowledged batch is not known",
             producer_id,
             entry.values,
@@ -425,6 +425,13 @@ class BrokerChecker:
             committed = {entry.values for entry in facts.entries}
             missing = [values for values in facts.acked if values not in committed]
             require(not missing, "1: {} are acknowledged and not committed", missing)
+
+
+def _is_repeated(facts: PartitionFacts, entry: Entry, log: PartitionLog) -> bool:
+    """Whether a leader takes a batch for new that was committed and deleted: a log that began at an
+    offset knows no producer of batches before it, as in Kafka.
+    """
+    return facts.batches.get(entry.values, log.began_at) < log.began_at
 
 
 def _has_all(facts: PartitionFacts, log: PartitionLog, end: int) -> bool:

@@ -32,6 +32,7 @@ class PartitionFacts:
         self.sequences: dict[tuple[int, int], int] = {}  # (producer, epoch) -> next sequence
         self.values: set[str] = set()  # committed while it is clean
         self.batches: dict[tuple[str, ...], int] = {}  # committed at any time, and at which offset
+        self.confused: set[int] = set()  # producers one of whose old batches was taken for new
         self.written: dict[tuple[int, int], tuple[str, ...]] = {}  # (epoch, offset) -> values
         self.seen: dict[int, tuple[str, ...]] = {}  # offset -> values that a consumer got
         self.acked: dict[tuple[str, ...], int] = {}
