@@ -26,7 +26,7 @@ from tools.kafka import kafka
 pytestmark = pytest.mark.interop
 
 _CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-_SEEDS, _MORE_SEEDS, _MIXED_SEEDS = range(40), range(1000, 1010), range(2000, 2040)
+_SEEDS, _MORE_SEEDS, _MIXED_SEEDS = range(40), range(1000, 1020), range(2000, 2040)
 #: No pause between assignments, and before the first rebalance of a classic group.
 _PROPERTIES = {
     "group.consumer.assignment.interval.ms": "0",
@@ -84,7 +84,9 @@ def test_records_of_kafka_are_read_with_their_hashes(bootstraps: tuple[str, str]
 
     server = Server(bootstraps[0])
     other = Server(bootstraps[1])
-    assert_same((Conversation(seed, (server, other)) for seed in _MORE_SEEDS), steps=40)
+    kinds = (Conversation, MixedConversation)
+    talks = [kinds[seed % 2](seed, (server, other)) for seed in _MORE_SEEDS]
+    assert_same(talks, steps=40)
     topics = FakeTopics()
     for name, partitions in TOPICS.items():
         topics.create(name, partitions, server.ids[name])
@@ -109,6 +111,7 @@ def test_records_of_kafka_are_read_with_their_hashes(bootstraps: tuple[str, str]
     consumer.close()
     alive = [group for group in groups.values() if group.members]
     assert alive
+    assert any(group.classic_members for group in alive)
     for group in alive:
         assert run(TopicHashes(topics).of_group(group.topics)) == group.metadata_hash
 

@@ -9,15 +9,25 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from kwire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from kwire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from kwire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from kwire.messages.describe_groups_request import DescribeGroupsRequest
+from kwire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from kwire.messages.sync_group_request import SyncGroupRequest
 from tests.interop.clients import need_clients
 from tools import java, java_tools
 from tools.gateway_process import gateway
 from tools.kafka import Node, kafka
+from tools.wire_client import WireClient
 
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
 TOPIC = "data"
 PARTITION = "__consumer_offsets-0"
+#: A classic member (0) in generation 1, and one of KIP-848 (1), in a group of epoch 2.
+MIXED = [(0, 1, 2, "static"), (1, 2, 2, None)]
+CLASSIC = ("PreparingRebalance", ["static"])
 
 
 def commit(bootstrap: str, group: str, offset: int) -> None:
@@ -79,6 +89,48 @@ def exchange(one: Path, other: Path, scratch: Path) -> None:
                 shutil.copy(path, target)
 
 
+def make_mixed(bootstrap: str, group: str) -> None:
+    """Make a group with a member of each protocol, which was a classic one."""
+    subscription = b"\0\3" + ConsumerProtocolSubscription(topics=[TOPIC]).encode(3)
+    with WireClient(bootstrap) as client:
+        join = JoinGroupRequest(
+            group_id=group, group_instance_id="static", session_timeout_ms=300_000,
+            rebalance_timeout_ms=300_000, protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription)],
+        )  # fmt: skip
+        joined = client.call(join, 9)
+        assert joined.error_code == 0
+        beat = ConsumerGroupHeartbeatRequest(
+            group_id=group, member_id="new", member_epoch=0, rebalance_timeout_ms=300_000,
+            subscribed_topic_names=[TOPIC], topic_partitions=[],
+        )  # fmt: skip
+        synced = SyncGroupRequest(
+            group_id=group, member_id=joined.member_id, group_instance_id="static",
+            generation_id=joined.generation_id, protocol_type="consumer", protocol_name="range",
+        )  # fmt: skip
+        assert client.call(synced, 5).error_code == 0
+        assert client.call(beat, 1).error_code == 0
+
+
+def mixed(bootstrap: str, group: str) -> list[tuple[int, int, int, str | None]]:
+    """Type, epoch and instance id of the members of such a group, with the group's epoch."""
+    with WireClient(bootstrap) as client:
+        (found,) = client.call(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups
+    return sorted(
+        (one.member_type, one.member_epoch, found.group_epoch, one.instance_id)
+        for one in found.members
+    )
+
+
+def leave_alone(bootstrap: str, group: str) -> tuple[str, list[str | None]]:
+    """The state and the members of such a group when the member of KIP-848 has left."""
+    leaving = ConsumerGroupHeartbeatRequest(group_id=group, member_id="new", member_epoch=-1)
+    with WireClient(bootstrap) as client:
+        assert client.call(leaving, 1).error_code == 0
+        (found,) = client.call(DescribeGroupsRequest(groups=[group]), 6).groups
+    return found.group_state, [one.group_instance_id for one in found.members]
+
+
 def log_of(node: Node) -> Path:
     return node.log_dir / PARTITION
 
@@ -96,10 +148,14 @@ def test_each_goes_on_with_the_offsets_of_the_other(tmp_path: Path) -> None:
             [*ask, "--from-beginning", "--formatter", FORMATTER, "--max-messages", "2"],
         )
         assert json.loads(read.splitlines()[0])["key"]["data"]["group"] == "of-kwire"
+        make_mixed(server.bootstrap, "mixed-of-kwire")
+        assert mixed(server.bootstrap, "mixed-of-kwire") == MIXED
     assert ("of-kwire", 5) in dumped(own / PARTITION / "00000000000000000000.log")
     with kafka() as cluster:
         create(cluster.bootstrap)
         commit(cluster.bootstrap, "of-kafka", 7)
+        make_mixed(cluster.bootstrap, "mixed-of-kafka")
+        assert mixed(cluster.bootstrap, "mixed-of-kafka") == MIXED
         (node,) = cluster.nodes
         cluster.stop_node(node)
         exchange(own / PARTITION, log_of(node), tmp_path / "scratch")
@@ -108,11 +164,15 @@ def test_each_goes_on_with_the_offsets_of_the_other(tmp_path: Path) -> None:
         # While it loads the partition there is no group yet.
         found = java_tools.retried(lambda: _of(cluster.bootstrap, "of-kwire"))
         assert found == "5"
+        assert mixed(cluster.bootstrap, "mixed-of-kwire") == MIXED
+        assert leave_alone(cluster.bootstrap, "mixed-of-kwire") == CLASSIC
         commit(cluster.bootstrap, "of-kwire", 6)
         with gateway(*options(own)) as server:
             assert committed(server.bootstrap) == {"of-kafka": 7}
             commit(server.bootstrap, "of-kafka", 8)
             assert committed(server.bootstrap) == {"of-kafka": 8}
+            assert mixed(server.bootstrap, "mixed-of-kafka") == MIXED
+            assert leave_alone(server.bootstrap, "mixed-of-kafka") == CLASSIC
         # Back again, with what the other has added.
         cluster.stop_node(node)
         exchange(own / PARTITION, log_of(node), tmp_path / "scratch")
