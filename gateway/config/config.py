@@ -721,8 +721,8 @@ class Config:
     )
     offsets_commit_timeout_ms: int = key(
         5000,
-        "Time after which a commit of offsets that the replicas do not all have is answered with "
-        "COORDINATOR_NOT_AVAILABLE; it may take effect later.",
+        "Time after which a request whose change of a group, or commit of offsets, the replicas do "
+        "not all have is answered with COORDINATOR_NOT_AVAILABLE; it may take effect later.",
         unit="ms",
         at_least=1,
     )

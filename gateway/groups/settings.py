@@ -31,6 +31,7 @@ class Settings:
     offset_metadata_max: int = (
         4096  #: offset.metadata.max.bytes; characters, as in Kafka in spite of the name
     )
+    commit_timeout_ms: int = 5000  #: offsets.commit.timeout.ms, which the driver keeps
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000  #: offsets.retention.minutes
     retention_check_interval_ms: int = 600_000  #: offsets.retention.check.interval.ms
     #: A JoinGroup of a new member is answered after this, and the member forgotten: it may be gone,

@@ -31,24 +31,13 @@ def ask(
     context: Context,
     event: Event,
     respond: Callable[[Any], Message | Streamed],
-    late: Callable[[], Message | Streamed] | None = None,
 ) -> PendingResponse:
     """Send ``event`` to the coordinator; ``respond`` makes the response of its result, now or
-    later. ``late`` makes that of an event whose records are not committed in time
-    (:func:`commit_deadline`), and may be all the same later; without it there is no limit.
+    later.
     """
     answer = _Responding(respond)
-    if late is not None:
-        answer.pending.deadline, answer.pending.expire = commit_deadline(context), late
     context.gateway.groups.submit(event, answer)
     return answer.pending
-
-
-def commit_deadline(context: Context) -> float:
-    """Return when the client that commits an offset is answered at the latest, on the clock of
-    ``Context.now`` (``offsets.commit.timeout.ms``).
-    """
-    return context.now + context.gateway.config.offsets_commit_timeout_ms / 1000
 
 
 def owner_of(context: Context) -> str:

@@ -74,13 +74,7 @@ def _ask(request: OffsetCommitRequest, context: Context) -> Work:
         knows_group_id_not_found=context.version >= _FIRST_WITH_GROUP_ID_NOT_FOUND,
         owner=owner_of(context),
     )
-    late = CommitResult(errors=[ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(offsets))
-    return ask(
-        context,
-        event,
-        lambda result: _merge(request, faults, result),
-        lambda: _merge(request, faults, late),
-    )
+    return ask(context, event, lambda result: _merge(request, faults, result))
 
 
 def _size(request: OffsetCommitRequest) -> int:

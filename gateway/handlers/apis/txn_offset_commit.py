@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.groups.events import OffsetToCommit, TxnOffsetCommit
 from gateway.handlers.access import Operation, may
 from gateway.handlers.catalog import Topic, has_partition, topic_named, topic_with_id
-from gateway.handlers.group_requests import commit_deadline, may_on_group, owner_of
+from gateway.handlers.group_requests import may_on_group, owner_of
 from gateway.handlers.transaction_requests import may_on_transaction
 from gateway.ports.pending_response import PendingResponse, Work
 from gateway.ports.streamed import Streamed, filled, respond
@@ -114,8 +114,10 @@ class _Commit:
         self._faults = faults
         self._offsets = offsets
         late = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(offsets)
+        # The group's coordinator bounds its own write; this bounds the verification, too.
+        timeout_s = context.gateway.config.offsets_commit_timeout_ms / 1000
         self._pending = PendingResponse(
-            deadline=commit_deadline(context), expire=lambda: self._response(iter(late))
+            deadline=context.now + timeout_s, expire=lambda: self._response(iter(late))
         )
 
     def begin(self) -> PendingResponse:

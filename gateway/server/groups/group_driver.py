@@ -13,7 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -76,6 +76,7 @@ def settings_of(config: Config) -> Settings:
         consumer_migration_policy=config.group_consumer_migration_policy,
         consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         offset_metadata_max=config.offset_metadata_max_bytes,
+        commit_timeout_ms=config.offsets_commit_timeout_ms,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         groups_max=config.groups_max,
@@ -87,6 +88,13 @@ def settings_of(config: Config) -> Settings:
         bytes_max_per_group=config.groups_bytes_max_per_group,
         bytes_reserved_per_group=config.groups_bytes_reserved_per_group,
     )
+
+
+class _Waiting(NamedTuple):
+    """Results that wait until a Persist is on disk, until ``deadline`` at most."""
+
+    deadline: float
+    answers: list[Answer]
 
 
 class _Unasked:
@@ -138,8 +146,9 @@ class GroupDriver:
         self._unwritten: list[Persist] = []
         self._completed: list[CompleteTransaction] = []  # while the coordinator is loaded
         self._written = 0  # number of the newest Persist on disk
-        # Number of a Persist -> results that wait until it is on disk.
-        self._waiting: dict[int, list[Answer]] = {}
+        # Number of a Persist -> results that wait until it is on disk; the oldest first.
+        self._waiting: dict[int, _Waiting] = {}
+        self._waits = trio.Event()
         self._work = trio.Event()
         self._events = SlicedExecutor(self._begin, self._handled, self._unhandled)
         self._sleeper = trio.Event()
@@ -190,6 +199,7 @@ class GroupDriver:
                 nursery.start_soon(self._events.run)
                 nursery.start_soon(self._keep_time)
                 nursery.start_soon(self._keep_writing)
+                nursery.start_soon(self._keep_bounds)
                 nursery.start_soon(self._keep_resolving)
         finally:
             with trio.CancelScope(shield=True):
@@ -238,7 +248,32 @@ class GroupDriver:
             elif effect.after <= self._written:
                 self._deliver(effect.asked.token, effect.result)
             else:
-                self._waiting.setdefault(effect.after, []).append(effect)
+                self._wait(effect)
+
+    def _wait(self, answer: Answer) -> None:
+        waiting = self._waiting.get(answer.after)
+        if waiting is None:
+            deadline = trio.current_time() + self._settings.commit_timeout_ms / 1000
+            waiting = self._waiting[answer.after] = _Waiting(deadline, [])
+            self._waits.set()
+        waiting.answers.append(answer)
+
+    async def _keep_bounds(self) -> None:
+        """Answer requests whose records the replicas do not have in time, as all writes of Kafka's
+        coordinator. The records stay, and may be committed later.
+        """
+        while True:
+            await self._waits.wait()
+            while self._waiting:
+                number, waiting = next(iter(self._waiting.items()))
+                if trio.current_time() < waiting.deadline:
+                    await trio.sleep_until(waiting.deadline)
+                    continue
+                del self._waiting[number]
+                for answer in waiting.answers:
+                    late = answer.asked.event.failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                    self._deliver(answer.asked.token, late)
+            self._waits = trio.Event()
 
     def _deliver(self, pending: Completable[Result], result: Result) -> None:
         try:
@@ -363,7 +398,8 @@ class GroupDriver:
         del self._unwritten[: len(batch)]
         newest = batch[-1].number
         for number in range(self._written + 1, newest + 1):
-            for answer in self._waiting.pop(number, ()):
+            waiting = self._waiting.pop(number, None)
+            for answer in () if waiting is None else waiting.answers:
                 self._deliver(answer.asked.token, answer.result)
         self._written = newest
 
@@ -445,8 +481,8 @@ class GroupDriver:
         self._to_resolve = []
         dropped = self._events.cancel_all()
         self._timers_done.set()
-        for answers in waiting.values():
-            for answer in answers:
+        for some in waiting.values():
+            for answer in some.answers:
                 self._deliver(answer.asked.token, answer.asked.event.failed(error))
         for effect in [] if coordinator is None else coordinator.unload():
             assert isinstance(effect, Answer)

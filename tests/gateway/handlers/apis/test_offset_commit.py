@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gateway.groups.events import CommitResult, Committed
+from gateway.groups.events import Committed
 from gateway.handlers.apis import offset_commit
-from gateway.ports.pending_response import PendingResponse
 from kwire.messages.offset_commit_request import OffsetCommitRequest
-from kwire.protocol import ErrorCode
 from kwire.uuid import METADATA_TOPIC_ID, ZERO_UUID, Uuid
 from tests.gateway.handlers.group_world import TOPIC, WALL_MS, GroupWorld, topics
-from tests.gateway.handlers.world import over_the_wire
 
 OUTSIDER = Uuid(b"\7" * 16)
 
@@ -136,37 +132,3 @@ def test_an_instance_fences(version: int) -> None:
             "group_instance_id": "one",
         }
         assert commit(world, version, **fields) == [(0, error)]
-
-
-class _SilentGroups:
-    """A coordinator whose records are not committed."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Any] = []
-
-    def submit(self, event: Any, pending: Any) -> None:
-        self.waiting.append((event, pending))
-
-
-@pytest.mark.parametrize("version", offset_commit.VERSIONS)
-def test_commit_that_is_not_replicated_in_time_is_answered_once(version: int) -> None:
-    world = GroupWorld()
-    world.groups = groups = _SilentGroups()
-    world.config = replace(world.config, offsets_commit_timeout_ms=1500)
-    said = [{"partition_index": index, "committed_offset": 5} for index in (0, 9)]
-    asked: dict[str, Any] = {"group_id": "g", "topics": topics(version, 10, partitions=said)}
-    pending = world.ask(offset_commit, version, **asked)
-    assert isinstance(pending, PendingResponse)
-    assert pending.deadline == world.context(version).now + 1.5
-    assert pending.expire is not None
-    got: list[Any] = []
-    pending.attach(got.append)
-    pending.complete(pending.expire())
-    ((_, answer),) = groups.waiting
-    answer.complete(CommitResult(errors=[ErrorCode.NONE]))  # later, too late
-    (response,) = got
-    (topic,) = over_the_wire(response, version).topics
-    assert [(one.partition_index, one.error_code) for one in topic.partitions] == [
-        (0, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-    ]

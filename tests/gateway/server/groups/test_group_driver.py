@@ -72,6 +72,34 @@ def test_results_wait_for_the_disk_and_share_one_sync(
     run(main)
 
 
+def test_requests_whose_records_are_not_written_in_time_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, clock = GatedDisk(monkeypatch), trio.testing.MockClock()
+
+    async def main() -> None:
+        settings = replace(SETTINGS, commit_timeout_ms=1500)
+        async with running(tmp_path, settings) as driver:
+            first = submit(driver, commit(1))
+            await trio.to_thread.run_sync(disk.entered.wait)
+            clock.jump(1)
+            deletes = submit(driver, e.DeleteGroups(("g",)))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            clock.jump(0.6)
+            late = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert (await first.result()).errors == (late,)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert deletes.results == []
+            clock.jump(1)
+            assert (await deletes.result()).errors == (late,)
+            disk.gate.set()
+            # The records are there all the same.
+            assert (await submit(driver, commit(2, "h2")).result()).errors == [ErrorCode.NONE]
+            assert committed(await submit(driver, fetch()).result()) == []
+
+    trio.run(main, clock=clock)
+
+
 def test_shutdown_writes_handled_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = GatedDisk(monkeypatch)
 
