@@ -40,7 +40,7 @@ FAULTS = {
     "delay": "delay_enter=300000",
 }
 #: Parts of the paths of files whose faults do not end the process.
-_NOT_FATAL = ("/__cluster_metadata_audit-0/", "/state/")
+_NOT_FATAL = ("/__cluster_metadata_audit~local-0/", "/state/")
 #: Appends that are waited for; a start, an election and these are more calls than positions.
 _APPENDS = 60
 

@@ -1,7 +1,8 @@
 """Implements ``kwire tail`` of the audit topic: all its partitions, one change in each record.
 
-Each node leads the partition of the changes that it carried out, and no other node has a copy. The
-entries of the nodes that are up are printed at once, and a line says whose are missing.
+A topic with replicas has one partition. Of controllers alone each leads the partition of the
+changes that it carried out, and no other node has a copy: the entries of the nodes that are up are
+printed at once, and a line says whose are missing.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ from kwire.cluster import Image
 from kwire.message import Message
 from kwire.messages.no_op_record import NoOpRecord
 from kwire.messages.register_broker_record import RegisterBrokerRecord
-from kwire.protocol import ErrorCode
+from kwire.protocol import ApiKey, ErrorCode
 from kwire.uuid import Uuid
 
 _STATIC_KRAFT: Final = StaticKRaft()
@@ -262,6 +262,8 @@ class Controller:
             # brokers that are fenced in turn must not each see the other one alive (KAFKA-13173).
             yield from self._apply(decided)
             self._idle_since_ms = context.steady_ms
+            if request.API_KEY == ApiKey.BROKER_HEARTBEAT:
+                self._periodic.broker_changed(context.steady_ms)
         # After ``_apply``, which has counted the records: sessions need the offset of the last one.
         result.written(self._next_offset - 1)
         return Decision(decided, result.answer, result.needs_confirmation)

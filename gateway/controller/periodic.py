@@ -1,6 +1,7 @@
 """Schedules the periodic tasks of the controller (``PeriodicTaskControlManager``).
 
-They fence brokers whose sessions ended, elect leaders, and remove expired tokens. A task returns
+They fence brokers whose sessions ended, elect leaders, remove expired tokens, and create the audit
+topic. A task returns
 records like the decision on a request, and none if there is nothing to do. It knows no log.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gateway.controller.audit_topic import create_audit_topic
 from gateway.controller.brokers import expire_one
 from gateway.controller.delegation_tokens import sweep_expired_tokens
 from gateway.controller.leader_election import elect_preferred, elect_unclean
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Checks for ended sessions per session timeout (``maybeFenceStaleBrokerPeriodNs``).
 _CHECKS_PER_SESSION: Final = 8
+_CREATE_AUDIT_TOPIC: Final = "createAuditTopic"
+_CREATE_AUDIT_TOPIC_MS: Final = 1_000
 
 
 class Task(NamedTuple):
@@ -52,6 +56,13 @@ class Periodic:
             if self._due_ms[task.name] <= now_ms:
                 yield task
 
+    def broker_changed(self, now_ms: int) -> None:
+        """Note that a broker may have been unfenced: the audit topic is created before a client can
+        ask for anything of that broker.
+        """
+        if _CREATE_AUDIT_TOPIC in self._due_ms:
+            self._due_ms[_CREATE_AUDIT_TOPIC] = now_ms
+
     def done(self, task: Task, now_ms: int, *, found: bool) -> None:
         """Note that a task has run.
 
@@ -71,6 +82,8 @@ def _tasks(settings: ControllerSettings) -> Iterator[Task]:
     )
     yield Task("electPreferred", settings.leader_imbalance_check_interval_ms, elect_preferred)
     yield Task("electUnclean", settings.unclean_leader_election_interval_ms, elect_unclean)
+    if settings.audit_topic is not None:
+        yield Task(_CREATE_AUDIT_TOPIC, _CREATE_AUDIT_TOPIC_MS, create_audit_topic)
     if settings.token_secret is not None:
         yield Task(
             "sweepExpiredDelegationTokens",

@@ -38,6 +38,8 @@ class ControllerSettings:
     #: Of the broker in this process; None: it is a controller alone. A registration of this node
     #: with another incarnation is that of a process that has ended.
     broker_incarnation: Uuid | None = None
+    #: The configs that the audit topic is created with; None: it is not created.
+    audit_topic: Mapping[str, str] | None = None
     #: ``delegation.token.secret.key``; None: no delegation tokens.
     token_secret: Secret | None = None
     token_max_lifetime_ms: int = 604_800_000  #: ``delegation.token.max.lifetime.ms``

@@ -1,5 +1,8 @@
 """Finds topics by name and by id: metadata log, audit topic, view topics, created topics.
 
+The audit topic is a created topic once the image has it. Before, it is made of the audit logs of
+the nodes (:func:`audit_logs`).
+
 Topics can be created if this node belongs to a quorum of kwire. It knows no request, and no
 records: ``gateway.ports.services.Partitions`` finds those. Kafka's counterpart is
 ``MetadataCache``.
@@ -73,10 +76,10 @@ def names_in_order(first: str, context: Context) -> Iterator[str | None]:
 
 
 def fixed_topics(context: Context) -> list[Topic]:
-    """Return the topics that are listed but are not in the image: the metadata log, the audit topic
-    and the listed view topics.
+    """Return the topics that are listed but are not in the image: the metadata log, the audit
+    logs and the listed view topics.
     """
-    audit = audit_topic(context)
+    audit = audit_logs(context)
     return [METADATA_LOG, *([] if audit is None else [audit]), *_listed_views(context)]
 
 
@@ -96,8 +99,9 @@ def count_partitions(context: Context, at_most: int) -> int:
     """Return the number of partitions and topics, but no more than ``at_most``: counting stops
     there, to bound its time.
     """
-    image, audit = controller_image(context), context.gateway.audit
-    total = 1 + len(_listed_views(context)) + (0 if audit is None else len(audit.nodes))
+    image, audit = controller_image(context), audit_logs(context)
+    local = 0 if audit is None or audit.partitions is None else len(audit.partitions)
+    total = 1 + len(_listed_views(context)) + local
     for partitions in () if image is None else image.partitions.values():
         if total >= at_most:
             return at_most
@@ -105,13 +109,13 @@ def count_partitions(context: Context, at_most: int) -> int:
     return min(total, at_most)
 
 
-def audit_topic(context: Context) -> Topic | None:
-    """Return the audit topic, with one partition for each node of this quorum in the order of their
-    ids; None without an audit topic.
+def audit_logs(context: Context) -> Topic | None:
+    """Return the audit topic that is made of the nodes' audit logs: one partition for each node of
+    this quorum in the order of their ids. None without audit logs, and where the topic was created.
     """
-    audit = context.gateway.audit
+    audit, image = context.gateway.audit, controller_image(context)
     nodes = audit.nodes if audit is not None else ()
-    if not nodes:
+    if not nodes or (image is not None and AUDIT_TOPIC in image.topic_ids):
         return None
     partitions = {
         index: PartitionRecord(
@@ -131,8 +135,8 @@ def topic_named(name: str, context: Context) -> Topic | None:
     """Return the topic of that name, if there is one."""
     if name == CLUSTER_METADATA_TOPIC:
         return METADATA_LOG
-    if name == AUDIT_TOPIC:
-        return audit_topic(context)
+    if name == AUDIT_TOPIC and (logs := audit_logs(context)) is not None:
+        return logs
     if name in VIEW_TOPICS:
         return next((one for one in view_topics(context) if one.name == name), None)
     image = controller_image(context)
@@ -149,7 +153,7 @@ def topic_with_id(topic_id: Uuid, context: Context) -> Topic | None:
     if topic_id == METADATA_TOPIC_ID:
         return METADATA_LOG
     if topic_id == AUDIT_TOPIC_ID:
-        return audit_topic(context)
+        return audit_logs(context)
     if topic_id in VIEW_NAMES:
         return topic_named(VIEW_NAMES[topic_id], context)
     image = controller_image(context)

@@ -27,6 +27,7 @@ from gateway.handlers.metadata_encoding import (
     form_of,
 )
 from gateway.handlers.topic_changes import TopicChanges
+from gateway.ports.services import AUDIT_TOPIC
 from kwire.cluster.image import Image
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ _AT_ONCE_MAX: Final = 500
 KEPT_MAX: Final = 64 * MIB
 #: Combinations of form and reachable nodes whose encodings are kept.
 _ENCODINGS_MAX: Final = 16
+#: Topics that no image has, and that are listed beside those of the image.
+_FIXED: Final = RESERVED_TOPICS - {AUDIT_TOPIC}
 
 
 class Run:
@@ -275,7 +278,7 @@ def _divided(names: list[str], image: Image) -> list[Run]:
     sizes = [
         (topic.name, 1 + len(topic.partitions))
         for topic in _topics(names, image)
-        if topic.name not in RESERVED_TOPICS
+        if topic.name not in _FIXED
     ]
     total = sum(size for _, size in sizes)
     target = total / -(-total // _RUN_MAX) if total else 0

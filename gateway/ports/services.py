@@ -29,9 +29,12 @@ _Answer = TypeVar("_Answer", contravariant=True)
 
 #: The one partition of the metadata topic.
 PARTITION = 0
-#: The topic of administrative changes; each node of the gateway's own quorum keeps a partition.
+#: The topic of administrative changes.
 AUDIT_TOPIC: Final = "__cluster_metadata_audit"
-#: Its id, a3dpcmUAgACAAAAAAAAAAQ. UUID version 8 (RFC 9562, custom) cannot collide with the random
+#: The client id of a node that hands the entries of its audit log over to the topic's leader.
+AUDIT_CLIENT_ID: Final = "__audit_forwarder"
+#: The topic's id before it is created, while each node serves its own audit log as a partition:
+#: a3dpcmUAgACAAAAAAAAAAQ. UUID version 8 (RFC 9562, custom) cannot collide with the random
 #: ids, of version 4, that a controller gives to topics.
 AUDIT_TOPIC_ID: Final = Uuid(b"kwire\0\x80\0\x80\0\0\0\0\0\0\x01")
 
@@ -400,8 +403,8 @@ class Controllers(Protocol):
 
 
 class Audit(Protocol):
-    """The audit topic. Each node of the quorum leads one partition, which holds the changes that
-    the node carried out.
+    """The audit logs of the nodes, which are the audit topic until that is created. Each node of
+    the quorum leads one partition, which holds the changes that the node carried out.
     """
 
     @property

@@ -1,4 +1,5 @@
-"""Serves this node's partition of the audit topic: its audit log, as far as it is on disk.
+"""Reads and writes the audit log of this node, and serves it as far as it is on disk: to clients
+until the audit topic is created, and to the task that hands its entries over to that topic.
 
 A consumer therefore never reads a record that a power failure removes, and its offset is never
 given to another record. Writing is in ``gateway.log.audit.audit_log``; when to write, flush and
@@ -8,14 +9,18 @@ roll is decided in ``gateway.server.controller.audit_log_writer``.
 from __future__ import annotations
 
 import contextlib
+import secrets
 from pathlib import Path
 from typing import Final
 
 from gateway.log.audit.audit_log import AuditLog, AuditRecord
-from gateway.log.files.disk import doing
+from gateway.log.files.disk import Disk, doing
 from gateway.log.files.errors import LogError
+from gateway.log.files.high_watermark_file import FILE_NAME as HIGH_WATERMARK
+from gateway.log.files.partition_metadata import FILE_NAME as TOPIC_ID
 from gateway.log.files.problem import Problem
 from gateway.log.partition.log_settings import LogSettings
+from gateway.log.partition.partition_directories import set_aside
 from gateway.log.partition.pending_flush import PendingFlush
 from gateway.log.reading.follower import DirectoryFollower
 from gateway.log.reading.own_log import OwnLog
@@ -23,9 +28,11 @@ from gateway.ports.services import AUDIT_TOPIC, State
 from gateway.sources.committed_view import up_to_high_watermark
 from gateway.sources.log_partition import LogPartition
 
-#: Below the node's data directory. The number is always 0: the partition's number in the topic may
-#: change with the voters.
-DIRECTORY: Final = f"{AUDIT_TOPIC}-0"
+#: Below the node's data directory. No topic can have a name with a tilde: this is the directory of
+#: no replica.
+DIRECTORY: Final = f"{AUDIT_TOPIC}~local-0"
+#: The directory in earlier releases; now that of a replica of the audit topic.
+FORMER_DIRECTORY: Final = f"{AUDIT_TOPIC}-0"
 
 
 class AuditPartition(LogPartition):
@@ -39,9 +46,11 @@ class AuditPartition(LogPartition):
         """Open the log; every segment is scanned once. Raises LogError."""
         super().__init__(cluster_id=cluster_id, log_dir=str(data_dir))
         self._settings = settings
-        self._directory = data_dir / DIRECTORY
-        self._log = AuditLog(self._directory, settings)
-        self.repairs = list(self._log.problems)  #: what was repaired since the start, as sentences
+        self.directory = data_dir / DIRECTORY
+        self.repairs: list[str] = []  #: what was repaired since the start, as sentences
+        self._take_over(data_dir / FORMER_DIRECTORY)
+        self._log = AuditLog(self.directory, settings)
+        self.repairs += self._log.problems
         self._damage: Problem | None = None
         self._visible_end = self._log.end_offset  # below it everything is on disk, or was given up
         try:
@@ -78,7 +87,7 @@ class AuditPartition(LogPartition):
         """
         with contextlib.suppress(LogError):
             self._log.close()
-        self._log = AuditLog(self._directory, self._settings)
+        self._log = AuditLog(self.directory, self._settings)
         self.repairs += self._log.problems
         self._own = self._opened()
         return self._log.problems
@@ -102,12 +111,29 @@ class AuditPartition(LogPartition):
         """Flush everything and close the files. Raises LogError."""
         self._log.close()
 
+    def _take_over(self, former: Path) -> None:
+        """Rename the directory of an earlier release. A crash leaves it under one of the names."""
+        with doing("read", former.parent):
+            # A replica's directory has an id. An audit log has had this file in all releases.
+            is_log = (former / HIGH_WATERMARK).exists() and not (former / TOPIC_ID).exists()
+            is_new = not self.directory.exists()
+        if not is_log:
+            return
+        disk = Disk(fsync=self._settings.fsync)
+        if is_new:
+            disk.rename(former, self.directory)
+            disk.sync_directory(former.parent)
+        else:
+            # An earlier release has run here since.
+            other = set_aside(former, disk, secrets.token_hex(16), "stray")
+            self.repairs.append(f"{former}: written by an earlier release; it is now {other.name}")
+
     def _repair(self) -> None:
         """Repair damage in the middle and missing segments, so that the records on both sides are
         served.
         """
         # Every segment is read once: no other node has these records.
-        follower = DirectoryFollower(str(self._directory), snapshot_prefix=False)
+        follower = DirectoryFollower(str(self.directory), snapshot_prefix=False)
         while True:
             while follower.step():
                 pass
@@ -116,7 +142,7 @@ class AuditPartition(LogPartition):
             self.repairs += [f"{view.broken}; {done}" for done in self._log.repair(view.end_offset)]
 
     def _opened(self) -> OwnLog:
-        with doing("read", self._directory):
+        with doing("read", self.directory):
             return OwnLog(self._log.log, snapshot_prefix=False)
 
     def _refresh(self) -> None:
@@ -127,7 +153,7 @@ class AuditPartition(LogPartition):
             self._damage = self._problem(error)
 
     def _problem(self, error: OSError) -> Problem:
-        return Problem(str(error.filename or self._directory), -1, error.strerror or str(error))
+        return Problem(str(error.filename or self.directory), -1, error.strerror or str(error))
 
     # --- on the event loop
     # ---------------------------------------------------------------------------------------------

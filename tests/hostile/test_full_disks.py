@@ -23,7 +23,7 @@ from tools.wire_client import WireClient
 AUDIT, METADATA = "__cluster_metadata_audit", "__cluster_metadata"
 GROUPS_DISK, AUDIT_DISK, METADATA_DISK = (
     "__consumer_offsets-0",
-    "__cluster_metadata_audit-0",
+    "__cluster_metadata_audit~local-0",
     "/__cluster_metadata-0/",
 )
 NOT_COORDINATOR, LOADING = 16, 14

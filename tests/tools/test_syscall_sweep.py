@@ -7,7 +7,7 @@ import pytest
 from tools.syscall_sweep import was_struck
 
 _LOG = "</data/__cluster_metadata-0/00000000000000000000.log>"
-_AUDIT = "</data/__cluster_metadata_audit-0/00000000000000000000.log>"
+_AUDIT = "</data/__cluster_metadata_audit~local-0/00000000000000000000.log>"
 _FAILED = "= -1 EIO (Input/output error) (INJECTED)"
 
 

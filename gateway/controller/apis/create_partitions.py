@@ -83,7 +83,7 @@ def _check_request(
     if topic.name == AUDIT_TOPIC:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"{AUDIT_TOPIC} has one partition for each node of the quorum.",
+            f"{AUDIT_TOPIC} cannot have more partitions: the order of its entries is that of one.",
         )
     if topic.name in VIEW_TOPICS:
         raise ApiError(

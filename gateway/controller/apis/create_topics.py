@@ -75,7 +75,7 @@ def create_topics(
     for topic in asked.values():
         try:
             _check_request(topic.name, count[topic.name], may_all, context)
-            made, result = yield from _create(topic, context)
+            made, result = yield from create_topic(topic, context)
         except ApiError as refusal:
             result = CreatableTopicResult(
                 name=topic.name, error_code=refusal.error, error_message=refusal.message
@@ -125,9 +125,10 @@ def _check_size(topics: list[CreatableTopic], context: ControllerRequestContext)
         )
 
 
-def _create(
+def create_topic(
     topic: CreatableTopic, context: ControllerRequestContext
 ) -> Slices[tuple[list[Message], CreatableTopicResult]]:
+    """Return the records and the result of one topic, in slices. Raises ApiError."""
     _check_name(topic.name, context.state)
     configs = _configs(topic)
     # Also where the request only validates: the records are made and dropped.

@@ -115,7 +115,8 @@ class _Deletion:
                 ErrorCode.INVALID_REQUEST,
                 f"Deletion of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.",
             )
-        if topic.name == AUDIT_TOPIC or topic.topic_id == AUDIT_TOPIC_ID:
+        name = topic.name or self._context.image.topics.get(topic.topic_id)
+        if name == AUDIT_TOPIC or topic.topic_id == AUDIT_TOPIC_ID:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"Deletion of internal topic {AUDIT_TOPIC} is prohibited.",

@@ -93,6 +93,12 @@ def check_exists(resource: Resource, context: ControllerRequestContext) -> None:
     configured before they exist.
     """
     if resource.type == ConfigResourceType.TOPIC and resource.name not in context.image.topic_ids:
+        if resource.name == AUDIT_TOPIC:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"The configuration of {AUDIT_TOPIC} is each node's own: metadata.audit.* in its "
+                "file.",
+            )
         raise ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
         )
@@ -122,11 +128,6 @@ def _check_topic(name: str, configs: Mapping[str, str]) -> None:
             f"The configuration of {CLUSTER_METADATA_TOPIC} is fixed: it is the metadata log"
             " itself.",
         )
-    if name == AUDIT_TOPIC:
-        why = (
-            f"The configuration of {AUDIT_TOPIC} is each node's own: metadata.audit.* in its file."
-        )
-        raise ApiError(ErrorCode.INVALID_REQUEST, why)
     if name in VIEW_TOPICS:
         why = f"The configuration of {name} is fixed: it is derived from the metadata log."
         raise ApiError(ErrorCode.INVALID_REQUEST, why)
@@ -134,6 +135,9 @@ def _check_topic(name: str, configs: Mapping[str, str]) -> None:
         check_topic_configs(configs)
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if name == AUDIT_TOPIC and "compact" in configs.get("cleanup.policy", ""):
+        why = f"Entries of {AUDIT_TOPIC} have no keys: its cleanup.policy is delete."
+        raise ApiError(ErrorCode.INVALID_CONFIG, why)
 
 
 def _check_broker(name: str, configs: Mapping[str, str]) -> Slices[None]:

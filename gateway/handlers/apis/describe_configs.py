@@ -28,7 +28,7 @@ from gateway.handlers.config_entries import (
 )
 from gateway.handlers.group_requests import may_on_group
 from gateway.handlers.topic import is_valid_name
-from gateway.ports.services import AUDIT_TOPIC
+from gateway.ports.services import AUDIT_TOPIC_ID
 from gateway.ports.streamed import limited
 from gateway.ports.view_topics import VIEW_TOPICS
 from kwire.messages.describe_configs_response import (
@@ -190,7 +190,7 @@ def _entries(asked: DescribeConfigsResource, context: Context) -> Iterator[Entry
         return of_view_topic(topic.name)
     if topic is not None and topic.partitions is None:
         return of_metadata_log()
-    if topic is not None and topic.name == AUDIT_TOPIC:
+    if topic is not None and topic.topic_id == AUDIT_TOPIC_ID:
         return of_audit_topic(context.gateway.config)
     assert image is not None, "a resource of a controller was found without one"
     if topic is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.base.slices import run
 from gateway.handlers.access import Operation, may_on_cluster
+from gateway.handlers.catalog import audit_logs
 from gateway.handlers.topic import PARTITION
 from gateway.ports.replicas import LogSize
 from gateway.ports.services import AUDIT_TOPIC
@@ -82,14 +83,14 @@ def _described(
 
 
 def _sizes(context: Context) -> Iterator[LogSize]:
-    """Yield the logs: the metadata log, this node's partition of the audit topic, and those of a
+    """Yield the logs: the metadata log, this node's audit log while it is served, and those of a
     broker.
     """
     gateway = context.gateway
     directory = gateway.partition.log_dir
     yield LogSize(CLUSTER_METADATA_TOPIC, PARTITION, gateway.partition.size_bytes, directory)
     audit = gateway.audit
-    if audit is not None and gateway.node_id in audit.nodes:
+    if audit is not None and gateway.node_id in audit.nodes and audit_logs(context) is not None:
         index = list(audit.nodes).index(gateway.node_id)
         yield LogSize(AUDIT_TOPIC, index, audit.partition.size_bytes, directory)
     if gateway.replicas is not None:

@@ -34,7 +34,7 @@ from gateway.handlers.metadata_encoding import NamedPartitions
 from gateway.handlers.nodes import reachable_nodes
 from gateway.handlers.topic import INTERNAL_TOPICS, PARTITION, is_valid_name
 from gateway.ports.encoded import Encoded, PartlyEncoded
-from gateway.ports.services import AUDIT_TOPIC, State
+from gateway.ports.services import AUDIT_TOPIC_ID, State
 from gateway.ports.streamed import WHOLE_MAX, Streamed
 from kwire.messages.metadata_response import (
     MetadataResponse,
@@ -246,7 +246,7 @@ class _Answer:
     def _found(self, topic: Topic) -> Slices[_Element]:
         if topic.partitions is None:
             return self._of_the_log(topic)
-        if controller_image(self._context) is not None and topic.name != AUDIT_TOPIC:
+        if controller_image(self._context) is not None and topic.topic_id != AUDIT_TOPIC_ID:
             index = self._context.gateway.topic_index
             encoded = index.encoded_topic(topic.name, self._encoding)
             if encoded is not None:

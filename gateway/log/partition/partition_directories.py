@@ -30,13 +30,14 @@ def directory_name(topic: str, partition: int) -> str:
 
 def partition_directories(data_dir: Path) -> dict[tuple[Uuid, int], Path]:
     """Return the directories of partitions of created topics, by topic id and number. The metadata
-    log and the audit log are none, nor is a directory without a topic id. Raises DiskFailed.
+    log is none, nor is a directory without a topic id, such as the audit log of this node. Raises
+    DiskFailed.
     """
     found = {}
     with doing("read", data_dir):
         for path in sorted(data_dir.iterdir()):
             match = _NAME.fullmatch(path.name)
-            if match is None or match[1].startswith(CLUSTER_METADATA_TOPIC) or not path.is_dir():
+            if match is None or match[1] == CLUSTER_METADATA_TOPIC or not path.is_dir():
                 continue
             with contextlib.suppress(DecodeError, FileNotFoundError):
                 found[read_topic_id(path / FILE_NAME), int(match[2])] = path

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from gateway.broker.internal_topic import InternalTopicSettings
     from gateway.log.partition.log_directories import LogDirectory
     from gateway.ports.services import Controllers, Endpoint
+    from gateway.server.broker.audit_forwarder import AuditForwarder
     from gateway.server.broker.broker_connection import InterBrokerSettings
     from gateway.server.broker.transaction_driver import TransactionSettings
     from gateway.server.logging.logs import Reports
@@ -133,6 +134,8 @@ class BrokerNode:
         self.topic_creator = self._topic_creator(controllers, new_topics)
         self._others = self._other_brokers(settings.fetching.brokers, loader)
         self.transactions = self._transaction_driver(transactions, loader)
+        #: Of a node that is a controller, too, and keeps an audit log.
+        self.audit_forwarder: AuditForwarder | None = None
 
     def _transaction_driver(
         self, settings: TransactionSettings, loader: MetadataLoader
@@ -223,6 +226,8 @@ class BrokerNode:
             nursery.start_soon(self._others.verifications.run)
             nursery.start_soon(self._others.markers.run)
             nursery.start_soon(self.transactions.run)
+            if self.audit_forwarder is not None:
+                nursery.start_soon(self.audit_forwarder.run)
             nursery.start_soon(self._manager.run)
             await self.replicas.loaded.wait()
             self._manager.is_ready = True

@@ -190,6 +190,7 @@ class ActingController:
         self.facts.measures.decided(seconds)
         if decision.operation is not None:
             proposal: Proposal | None = self._propose(decision.operation, queued)
+            self._periodic.run_if_due(self._controller)
         elif decision.needs_confirmation:
             proposal = self._confirming(self._controller)
         else:

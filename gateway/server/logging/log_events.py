@@ -365,6 +365,21 @@ _CONTROLLER: Final = (
     _event("audit log cleaned", "info", "deleted", "Retention deleted the segments in `deleted`."),
     _bug("audit log failed", "Changes are still made and answered."),
     _event(
+        "audit entries wait",
+        "warning",
+        "error count",
+        "The audit topic lacks `count` entries of this node, because its leader does not take them "
+        "for the reason in `error`. The node keeps them in its audit log, and tries again.",
+    ),
+    _event(
+        "audit entries lost",
+        "error",
+        "count",
+        "Retention has deleted `count` entries in this node's audit log that the audit topic does "
+        "not have.",
+    ),
+    _bug("audit entries not forwarded", "The audit log keeps them. The server tries again."),
+    _event(
         "broker session expired",
         "warning",
         "broker_id broker_epoch",

@@ -53,6 +53,11 @@ def _unmarked(facts: Facts) -> int | None:
     return None if counts is None else counts.unmarked
 
 
+def _waiting_entries(facts: Facts) -> int | None:
+    forwarder = None if facts.broker is None else facts.broker.audit_forwarder
+    return None if forwarder is None else forwarder.waiting
+
+
 #: In the order in which they are shown.
 BROKER_TASKS: Final = (
     counter(
@@ -69,6 +74,11 @@ BROKER_TASKS: Final = (
         f"{_REPLICAS}failedisrupdates_total",
         "Changes of an ISR that the controller refused.",
         _of_broker(lambda broker: broker.isrs.failures),
+    ),
+    gauge(
+        "kwire_audit_waiting_entries",
+        "Entries of this node that the audit topic does not have yet.",
+        _waiting_entries,
     ),
     gauge(f"{_REPLICAS}offlinereplicacount", "Partitions whose log cannot be used.", _offline),
     gauge(

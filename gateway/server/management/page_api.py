@@ -25,7 +25,11 @@ from gateway.page.timeline_rows import offset_text, parse_offset
 from gateway.page.topic_usage import TopicUsage
 from gateway.server.management.http_connections import Answer, RequestBody
 from gateway.server.management.page_log import PageLog
-from gateway.server.management.requester import requester_of
+from gateway.server.management.requester import (
+    replica_of_audit_topic,
+    requester_of,
+    search,
+)
 from gateway.server.management.status import readyz
 from gateway.server.management.topic_usage_task import TopicUsageTask
 from kwire.metadata_log.at import is_time_ms
@@ -179,10 +183,18 @@ class PageApi:
         if line is None:
             return _json({"error": "This change is no longer kept."}, 404)
         change = json.loads(line)
-        if self._audit is not None:
-            at, time = change["source"]["offset"], change["ts_ms"]
-            change["who"] = await requester_of(self._audit, at, time)
+        await self._add_requester(change)
         return _json(change)
+
+    async def _add_requester(self, change: dict[str, Any]) -> None:
+        """Add who asked for the change, as far as this node knows."""
+        at, time = change["source"]["offset"], change["ts_ms"]
+        if self._audit is not None:
+            change["who"] = await requester_of(self._audit, at, time)
+        if change.get("who") is None and self._quorum is not None:
+            replica = replica_of_audit_topic(self._quorum.image, self._facts.replicas)
+            if replica is not None:
+                change["who"] = await search(replica, at, time)
 
     async def _topics(self, query: _Query) -> Answer:
         usage: Mapping[str, TopicUsage] | None = None

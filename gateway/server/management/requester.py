@@ -1,4 +1,6 @@
-"""Finds the client that asked for a change, in this node's audit log."""
+"""Finds the client that asked for a change: in this node's audit log, or in its replica of the
+audit topic, which has the entries of the other nodes, too.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 from gateway.base.sizes import KIB
-from gateway.ports.services import OffsetOutOfRange
+from gateway.ports.services import AUDIT_TOPIC, PARTITION, OffsetOutOfRange
 from gateway.sources.log_reader import content
 from kwire.errors import DecodeError
+from kwire.protocol import ErrorCode
 from kwire.records import decode_batches
 
 if TYPE_CHECKING:
-    from gateway.ports.services import Chunk
+    from gateway.ports.replicas import Replicas
+    from gateway.ports.services import Chunk, Partition
     from gateway.sources.audit_partition import AuditPartition
+    from kwire.cluster import Image
 
 #: Bytes of the audit log that are searched behind the time of the change.
 _SEARCHED: Final = 64 * KIB
@@ -33,11 +38,20 @@ async def requester_of(audit: AuditPartition, offset: int, timestamp: int) -> di
     the search for a recent change waits for that once.
     """
     written = audit.end_offset
-    found = await _search(audit, offset, timestamp)
+    found = await search(audit, offset, timestamp)
     if found is None and audit.high_watermark < written:
         await _until_readable(audit, written)
-        found = await _search(audit, offset, timestamp)
+        found = await search(audit, offset, timestamp)
     return found
+
+
+def replica_of_audit_topic(image: Image, replicas: Replicas | None) -> Partition | None:
+    """Return this node's replica of the audit topic, if it has one."""
+    topic_id = image.topic_ids.get(AUDIT_TOPIC)
+    if topic_id is None or replicas is None:
+        return None
+    found = replicas.find(image.partitions[topic_id][PARTITION])
+    return None if isinstance(found, ErrorCode) else found
 
 
 async def _until_readable(audit: AuditPartition, end_offset: int) -> None:
@@ -56,8 +70,8 @@ async def _until_readable(audit: AuditPartition, end_offset: int) -> None:
         unsubscribe()
 
 
-async def _search(audit: AuditPartition, offset: int, timestamp: int) -> dict[str, Any] | None:
-    """Return what is shown of the entry for ``offset``; None if no readable entry has it."""
+async def search(audit: Partition, offset: int, timestamp: int) -> dict[str, Any] | None:
+    """Return what :func:`requester_of` returns, if the entry for ``offset`` can be read now."""
     begin = audit.offset_for_timestamp(timestamp)  # an entry is written when its records are
     if begin is None:
         return None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from gateway.base.address import Address
+from gateway.base.sizes import MIB
 from gateway.base.wall_clock import wall_ms
 from gateway.config.config import ConfigError
 from gateway.controller.controller import Controller
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
 #: then answers LEADER_NOT_AVAILABLE until it is known.
 _LOADING_MAX_S: Final = 2.0
 _DESCRIBE_VERSION: Final = 2
+#: The least value of ``segment.bytes`` of a topic.
+_TOPIC_SEGMENT_MIN: Final = MIB
 
 
 class ControllerNode(QuorumNode):
@@ -324,6 +327,7 @@ def _controller(
         * config.leader_imbalance_check_interval_seconds
         * config.auto_leader_rebalance_enable,
         unclean_leader_election_interval_ms=config.unclean_leader_election_interval_ms,
+        audit_topic=_audit_topic(config) if config.is_broker else None,
         token_secret=token_secret(config.security),
         token_max_lifetime_ms=config.delegation_token_max_lifetime_ms,
         token_expiry_time_ms=config.delegation_token_expiry_time_ms,
@@ -335,6 +339,18 @@ def _controller(
             settings, metadata_version=level, features=levels, bootstrap_records=others
         )
     return Controller(settings, random=secrets.token_bytes, kraft=raft)
+
+
+def _audit_topic(config: Config) -> Mapping[str, str] | None:
+    """Return the configs with which the audit topic is created; None if it is not."""
+    if not config.metadata_audit_enable:
+        return None
+    return {
+        "cleanup.policy": "delete",
+        "retention.bytes": str(config.metadata_audit_retention_bytes),
+        "retention.ms": str(config.metadata_audit_retention_ms),
+        "segment.bytes": str(max(_TOPIC_SEGMENT_MIN, config.metadata_audit_segment_bytes)),
+    }
 
 
 def _audit_settings(config: Config) -> LogSettings:

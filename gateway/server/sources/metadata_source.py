@@ -351,6 +351,7 @@ class ControllerSource(MetadataSource):
                 reports,
                 stack,
                 hindrance=partial(hindrance, self.config, node),
+                audit=None if node.audit is None else node.audit.partition,
             )
 
     async def run(self, started: Callable[[], None]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gateway.broker.internal_topic import InternalTopicSettings
 from gateway.broker.replica.fetcher import FetcherSettings
 from gateway.config.config import ConfigError
 from gateway.handlers.apis.api_versions import OWN_FEATURES
+from gateway.log.audit.forwarding_position import ForwardingFile
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import LogError
 from gateway.log.metadata.formatting import random_uuid
@@ -16,9 +18,16 @@ from gateway.log.partition.log_directories import (
     close_all,
     open_log_directories,
 )
+from gateway.ports.services import AUDIT_CLIENT_ID
 from gateway.security.listeners import broker_security
+from gateway.server.broker.audit_forwarder import AuditForwarder
+from gateway.server.broker.audit_topic_leader import AuditTopicLeader
 from gateway.server.broker.auto_topic_creation_manager import NewTopics
-from gateway.server.broker.broker_connection import InterBrokerSettings
+from gateway.server.broker.broker_connection import (
+    BrokerConnection,
+    InterBrokerSettings,
+    broker_address,
+)
 from gateway.server.broker.broker_node import BrokerNode, BrokerSettings, broker_registration
 from gateway.server.broker.replica_fetcher import FetchingSettings
 from gateway.server.broker.transaction_driver import TransactionSettings
@@ -34,6 +43,8 @@ if TYPE_CHECKING:
     from gateway.server.logging.logs import Reports
     from gateway.server.sources.controller_node import ControllerNode
     from gateway.server.sources.observer_node import ObserverNode
+    from gateway.sources.audit_partition import AuditPartition
+    from gateway.sources.metadata_loader import MetadataLoader
 
 
 def open_broker(
@@ -46,9 +57,11 @@ def open_broker(
     stack: contextlib.ExitStack,
     *,
     hindrance: Callable[[], str | None] = lambda: None,
+    audit: AuditPartition | None = None,
 ) -> BrokerNode:
     """Return the broker, not started. ``stack`` closes its logs before the node's. ``controllers``,
-    ``heartbeats`` and ``hindrance``: as of ``BrokerNode``. Raises ConfigError.
+    ``heartbeats`` and ``hindrance``: as of ``BrokerNode``. ``audit``: the audit log of a node that
+    is a controller, too. Raises ConfigError.
     """
     directories = _log_directories(config, node, reports)
     stack.callback(close_all, directories)
@@ -87,6 +100,8 @@ def open_broker(
     except LogError as error:
         raise ConfigError(f"data.dir: {error}") from None
     stack.callback(broker.close)
+    if audit is not None:
+        broker.audit_forwarder = _audit_forwarder(config, audit, node.loader, broker, reports)
     return broker
 
 
@@ -163,6 +178,33 @@ def _offsets_topic(config: Config) -> InternalTopicSettings:
             "segment.bytes": str(config.offsets_topic_segment_bytes),
         },
     )
+
+
+def _audit_forwarder(
+    config: Config,
+    audit: AuditPartition,
+    loader: MetadataLoader,
+    broker: BrokerNode,
+    reports: Reports,
+) -> AuditForwarder:
+    """Return the task that hands this node's audit log over to the audit topic, not started."""
+    brokers = _fetching(config).brokers
+    if isinstance(brokers.connection, ConnectionSettings):
+        connection = replace(brokers.connection, client_id=AUDIT_CLIENT_ID)
+        brokers = brokers._replace(connection=connection)
+
+    def connect(broker_id: int) -> BrokerConnection:
+        return BrokerConnection(
+            broker_id,
+            lambda: broker_address(broker_id, brokers.listener, loader.image),
+            brokers,
+        )
+
+    leader = AuditTopicLeader(config.node_id, loader, broker.replicas, broker.producer_ids, connect)
+    file = ForwardingFile(audit.directory, Disk(fsync=config.metadata_log_fsync))
+    forwarder = AuditForwarder(audit, file, leader, reports)
+    loader.subscribe(forwarder.on_update)
+    return forwarder
 
 
 def hindrance(config: Config, node: ControllerNode) -> str | None:

@@ -1,8 +1,8 @@
 """Finds the partitions that this node serves, by the name or the id of their topic.
 
-These are the metadata log, the view topics, this node's partition of the audit topic, and those
-partitions of created topics that this node leads, which are empty if it is no broker. It decides
-about no client. Kafka's counterpart is ``ReplicaManager.getPartitionOrError``.
+These are the metadata log, the view topics, this node's audit log until the audit topic is created,
+and those partitions of created topics that this node leads, which are empty if it is no broker. It
+decides about no client. Kafka's counterpart is ``ReplicaManager.getPartitionOrError``.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _Found = Partition | ErrorCode
 _READ_COMMITTED: Final = 1
+_AUDIT: Final = (AUDIT_TOPIC, AUDIT_TOPIC_ID)
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -122,12 +123,14 @@ class ServedPartitions:
         return self._find(topic, index, of_leader=False)
 
     def _find(self, topic: str | Uuid, index: int, *, of_leader: bool) -> _Found:
+        image = None if self._quorum is None else self._quorum.image
         find = self._topics.get(topic)
-        if find is not None:
+        if find is not None and not (
+            topic in _AUDIT and image is not None and AUDIT_TOPIC in image.topic_ids
+        ):
             return find(index)
-        if self._quorum is None:
+        if image is None:
             return _UNKNOWN
-        image = self._quorum.image
         topic_id = image.topic_ids.get(topic) if isinstance(topic, str) else topic
         record = image.partitions.get(topic_id, {}).get(index) if topic_id is not None else None
         if record is None:

@@ -16,7 +16,7 @@ from gateway.log.partition.partition_directories import (
 from kwire.uuid import METADATA_TOPIC_ID, Uuid
 
 DISK = Disk(fsync=False)
-TOPIC_ID = Uuid(bytes(range(16)))
+TOPIC_ID, OTHER_ID = Uuid(bytes(range(16))), Uuid(bytes(range(1, 17)))
 UNIQUE = "0123456789abcdef0123456789abcdef"
 
 
@@ -31,7 +31,8 @@ def make(data_dir: Path, name: str, topic_id: Uuid | None = TOPIC_ID) -> Path:
 def test_partitions_of_created_topics_are_found(tmp_path: Path) -> None:
     made = make(tmp_path, directory_name("a-b", 12))
     make(tmp_path, "__cluster_metadata-0", METADATA_TOPIC_ID)
-    make(tmp_path, "__cluster_metadata_audit-0")
+    audit = make(tmp_path, "__cluster_metadata_audit-0", OTHER_ID)
+    make(tmp_path, "__cluster_metadata_audit~local-0", None)
     make(tmp_path, "without.id-0", None)
     make(tmp_path, "no-number")
     make(tmp_path, f"a-1.{UNIQUE}-stray")
@@ -39,7 +40,7 @@ def test_partitions_of_created_topics_are_found(tmp_path: Path) -> None:
     broken = make(tmp_path, "broken-0", None)
     (broken / FILE_NAME).write_bytes(b"version: 0\ntopic_id: what")
     (tmp_path / "file-0").write_bytes(b"")
-    assert partition_directories(tmp_path) == {(TOPIC_ID, 12): made}
+    assert partition_directories(tmp_path) == {(TOPIC_ID, 12): made, (OTHER_ID, 0): audit}
 
 
 def test_directory_is_set_aside_with_its_files(tmp_path: Path) -> None:

@@ -352,7 +352,7 @@ async def test_rack_of_the_broker_is_registered(tmp_path: Path) -> None:
 
 @in_loop
 async def test_topic_made_again_waits_until_the_old_directory_is_gone(tmp_path: Path) -> None:
-    async with broker(tmp_path) as node:
+    async with broker(tmp_path, metadata_audit_enable=False) as node:
         await with_topic(node)
         await produce(node, b"old")
         own = node.ready.services.source.broker

@@ -306,7 +306,7 @@ async def alter(node: OwnNode, path: Path, topic: str) -> int:
 
 @in_loop
 async def test_log_is_moved_while_it_is_written_and_read(tmp_path: Path) -> None:
-    async with broker(tmp_path, "m", "x") as node:
+    async with broker(tmp_path, "m", "x", metadata_audit_enable=False) as node:
         await with_topic(node, "a")
         values = [b"%d" % number for number in range(40)]
         for value in values[:10]:

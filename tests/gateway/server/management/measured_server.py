@@ -165,6 +165,7 @@ def broker() -> BrokerNode:
         BrokerNode,
         SimpleNamespace(
             isrs=SimpleNamespace(shrinks=3, expands=2, failures=1),
+            audit_forwarder=SimpleNamespace(waiting=12),
             cleaner=SimpleNamespace(looked_at=NOW - 3, max_dirty_ratio=0.756, uncleanable_count=1),
             replicas=SimpleNamespace(fetchers=SimpleNamespace(max_lag=9)),
             transactions=SimpleNamespace(counts=counts),

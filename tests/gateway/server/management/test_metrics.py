@@ -80,6 +80,7 @@ APPLIED = "kafka_server_broker_metadata_metrics_last_applied_record_"
         ("kafka_log_log_logstartoffset{partition=0}{topic=orders}", 3),
         ("kafka_log_log_size{partition=0}{topic=orders}", 500),
         (REPLICAS + "isrshrinks_total", 3),
+        ("kwire_audit_waiting_entries", 12),
         (REPLICAS + "isrexpands_total", 2),
         (REPLICAS + "failedisrupdates_total", 1),
         (REPLICAS + "offlinereplicacount", 1),
