@@ -21,8 +21,10 @@ import pytest
 from gateway.ports.services import AUDIT_TOPIC, AUDIT_TOPIC_ID
 from kwire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kwire.protocol import CLUSTER_METADATA_TOPIC
+from kwire.protocol.topic import GROUP_METADATA_TOPIC
 from kwire.records import decode_metadata_record
-from tests.interop.clients import missing, need_clients
+from tests.gateway.controller.cluster import made
+from tests.interop.clients import missing, need_clients, need_java
 from tests.interop.conftest import FIGURES
 from tests.interop.reading import Record
 from tests.interop.session import read_with_every_client
@@ -36,14 +38,19 @@ from tools.consistency_checker.run import under_load
 from tools.consistency_checker.writers import id_of
 from tools.gateway_process import KWIRE
 from tools.own_quorum import QUICK, OwnCluster, own_quorum
+from tools.real_brokers import FIRST_ID, SESSIONS, real_brokers
 from tools.wire_client import WireClient
 
 _PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "audit.md"
 _SEED = 590
+#: Kafka's broker logs this as an error about each replica that a reassignment adds.
+_USUAL = "to exist, but it was missing. Creating..."
 
 
 def changes(bootstrap: str) -> list[dict[str, Any]]:
-    """All of the audit topic, by confluent-kafka, with partition and offset of each."""
+    """The changes of clients in the audit topic, by confluent-kafka, with partition and offset of
+    each.
+    """
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -67,7 +74,14 @@ def changes(bootstrap: str) -> list[dict[str, Any]]:
             found.append(json.loads(mistyped(message.value())) | where)
     finally:
         consumer.close()
-    return found
+    return [one for one in found if _is_of_client(one)]
+
+
+def _is_of_client(change: dict[str, Any]) -> bool:
+    """Whether no broker asked for the change: the first consumer has ``__consumer_offsets``
+    created.
+    """
+    return {"type": "TOPIC", "name": GROUP_METADATA_TOPIC} not in change["resources"]
 
 
 def log_records(bootstrap: str) -> dict[int, Any]:
@@ -89,13 +103,16 @@ def log_records(bootstrap: str) -> dict[int, Any]:
     return found
 
 
+@pytest.mark.parametrize("roles", ["controller", "broker,controller"])
 def test_every_acknowledged_change_has_one_entry_although_leaders_are_killed(
-    tmp_path: Path,
+    roles: str, tmp_path: Path
 ) -> None:
     """Writers ask every node; the leader is killed, then all nodes at once; then both topics are
     joined by offset.
     """
-    with own_quorum(3, properties=QUICK) as cluster:
+    with own_quorum(3, properties={**QUICK, "process.roles": roles}) as cluster:
+        if roles != "controller":
+            until(lambda: _in_sync(cluster) == [{1, 2, 3}], "the topic is created")
         with under_load(cluster, tmp_path / "journal", per_second=60) as run:
             run.writers.wait_for(3 * faults.APPENDS)
             for fault in (faults.kill_leader, faults.kill_all):
@@ -106,13 +123,15 @@ def test_every_acknowledged_change_has_one_entry_although_leaders_are_killed(
             if one.outcome is Outcome.ACKNOWLEDGED
         }
         told = _until_there(cluster, acknowledged)
-        _check_partitions(cluster, told)
-        tail = (
-            f"kwire tail -b {cluster.bootstrap.split(',')[0]} --topic {AUDIT_TOPIC} --until-end "
-            f"-o json"
-        )
-        printed = [json.loads(line) for line in _run(tail).splitlines()]
-        assert sorted(one["change"]["offset"] for one in printed) == sorted(
+        if roles == "controller":
+            _check_partitions(cluster, told)
+        else:
+            until(lambda: _in_sync(cluster) == [{1, 2, 3}], "all replicas")
+            _check_loss_of_a_node(cluster, told)
+        bootstrap = next(one.broker_address for one in cluster.nodes if one.process is not None)
+        tail = f"kwire tail -b {bootstrap} --topic {AUDIT_TOPIC} --until-end -o json"
+        printed = [json.loads(line)["change"] for line in _run(tail).splitlines()]
+        assert sorted(one["offset"] for one in printed if _is_of_client(one)) == sorted(
             one["offset"] for one in told
         )
         forwarders = {
@@ -160,6 +179,25 @@ def _made_by(change: dict[str, Any], records: dict[int, Any]) -> list[int]:
     return ids
 
 
+def _in_sync(cluster: OwnCluster) -> list[set[int]]:
+    """The replicas of the audit topic's partitions, once all of them are in sync."""
+    with contextlib.closing(WireClient(cluster.nodes[0].broker_address)) as client:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=AUDIT_TOPIC)])
+        (topic,) = client.call(request, 12).topics
+    assert all(set(one.replica_nodes) == set(one.isr_nodes) for one in topic.partitions)
+    return [set(one.replica_nodes) for one in topic.partitions]
+
+
+def _check_loss_of_a_node(cluster: OwnCluster, told: list[dict[str, Any]]) -> None:
+    """Without the node that leads the quorum, and its disk, the others have the same entries."""
+    lost = cluster.wait_for_leader()
+    cluster.kill_node(lost)
+    shutil.rmtree(lost.log_dir)
+    left = ",".join(node.broker_address for node in cluster.nodes if node is not lost)
+    offsets = sorted(one["offset"] for one in told)
+    until(lambda: sorted(one["offset"] for one in changes(left)) == offsets, "the entries")
+
+
 def _check_partitions(cluster: OwnCluster, told: list[dict[str, Any]]) -> None:
     """As every node says: one a node, led by it; and in each are the changes of that node, in the
     order of the log.
@@ -175,6 +213,42 @@ def _check_partitions(cluster: OwnCluster, told: list[dict[str, Any]]) -> None:
         assert {one["node_id"] for one in own} <= {node.node_id}
         assert [one["at"] for one in own] == list(range(len(own)))
         assert [one["offset"] for one in own] == sorted(one["offset"] for one in own)
+
+
+def test_broker_of_kafka_leads_the_topic_and_the_node_hands_entries_over_to_it() -> None:
+    need_clients()
+    need_java()
+    roles = {"process.roles": "broker,controller", **SESSIONS}
+    with (
+        own_quorum(1, formatted=True, properties=roles) as cluster,
+        real_brokers(cluster, 1) as brokers,
+    ):
+        create(cluster, "a")
+        until(lambda: _created(cluster.bootstrap) == ["a"], "the entry")
+        for replicas in ([FIRST_ID, cluster.nodes[0].node_id], [FIRST_ID]):
+            _reassign(cluster, replicas)
+            until(lambda: _in_sync(cluster), "the reassignment", [set(replicas)].__eq__)
+        create(cluster, "b", "c")
+        until(lambda: _created(brokers.bootstrap) == ["a", "b", "c"], "the entries")
+        assert [line for line in brokers.errors() if _USUAL not in line] == []
+
+
+def _created(bootstrap: str) -> list[str]:
+    """The topics that clients created, as the entries say in their order."""
+    told = changes(bootstrap)
+    return [one["resources"][0]["name"] for one in told if one["api"] == "CreateTopics"]
+
+
+def _reassign(cluster: OwnCluster, replicas: list[int]) -> None:
+    partition = {"partition_index": 0, "replicas": replicas}
+    request = made(
+        "AlterPartitionReassignmentsRequest",
+        topics=[{"name": AUDIT_TOPIC, "partitions": [partition]}],
+        timeout_ms=10_000,
+    )
+    with contextlib.closing(WireClient(cluster.nodes[0].broker_address)) as client:
+        answer = client.call(request, 0)
+    assert answer.responses[0].partitions[0].error_code == 0, answer
 
 
 # --- one node, every client, and the page
