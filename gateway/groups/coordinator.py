@@ -119,7 +119,7 @@ class GroupCoordinator:
         self._transactional.restore(pending)
         for group in self._state.groups.values():
             if group.consumer is not None:
-                self._changes.start_sessions(group)
+                run(self._changes.start_sessions(group))
             for member in group.members.values():
                 self._rebalance.await_heartbeat(group, member)
             # group.max.size was lowered since

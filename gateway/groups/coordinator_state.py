@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from gateway.base.slices import Slices, run
 from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.consumer.topics import Topics
 from gateway.groups.effects import (
@@ -152,23 +153,23 @@ class CoordinatorState:
         if Timer(kind, group.group_id, member_id) not in self.timers:
             self.schedule(kind, group, delay_ms, member_id)
 
-    def become_consumer(self, group: Group, consumer: ConsumerGroup) -> list[Record]:
+    def become_consumer(self, group: Group, consumer: ConsumerGroup) -> Slices[list[Record]]:
         """Make a classic group a consumer group. Returns the tombstone of what it was."""
         self._drop_pending(group)
         was_stored = group.is_stored
-        group.forget_members()
+        yield from group.forget_members()
         group.consumer = consumer
         return [group_tombstone(group.group_id)] if was_stored else []
 
     def become_classic(self, group: Group) -> None:
         """Make a consumer group without members a classic one."""
         records = _consumer_tombstones(group)
-        self.end_consumer(group)
+        run(self.end_consumer(group))
         self.persist(group, records)
 
-    def end_consumer(self, group: Group) -> None:
+    def end_consumer(self, group: Group) -> Slices[None]:
         """Make a consumer group a classic one without members. The caller writes its tombstones."""
-        group.ledger.discard(group.charge)
+        yield from group.ledger.discard(group.charge)
         group.consumer = None
 
     def _drop_pending(self, group: Group) -> None:
@@ -182,7 +183,7 @@ class CoordinatorState:
         """
         self._drop_pending(group)
         records += _consumer_tombstones(group)
-        self.end_consumer(group)
+        run(self.end_consumer(group))
         group.discard()
         del self.groups[group.group_id]
         if group.is_stored:

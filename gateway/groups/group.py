@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable
 from typing import Final
 
+from gateway.base.slices import Slices
 from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.consumer.ledger import Ledger
 from gateway.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
@@ -215,22 +215,21 @@ class Group:
         self.pending_sync.clear()
         self.learn_subscribed_topics()
 
-    def become_stable(self, members: Iterable[Member], generation: int, wall_ms: int) -> None:
-        """Make a group without members one of these, in that generation, whose assignments follow
-        (``ClassicGroup.fromConsumerGroup``).
+    def become_stable(self, generation: int, wall_ms: int) -> None:
+        """Make a group that has got its members a stable one of that generation; their assignments
+        follow (``ClassicGroup.fromConsumerGroup``).
         """
-        for member in members:
-            self.add(member)
         self.generation = generation
         self.protocol_name = self.select_protocol()
         self.learn_subscribed_topics()
         self.previous_state, self.state, self.state_since_ms = self.state, State.STABLE, wall_ms
         self.is_stored = True
 
-    def forget_members(self) -> None:
+    def forget_members(self) -> Slices[None]:
         """Make the group what it was before the first member joined; its offsets stay."""
         for member in list(self.members.values()):
             self.remove(member)
+            yield
         self.previous_state, self.state = State.DEAD, State.EMPTY
         self.generation = 0
         self.protocol_type = self.protocol_name = self.leader = None

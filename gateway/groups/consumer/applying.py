@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -14,6 +15,8 @@ from gateway.groups.group import Group
 
 #: Records that are encoded, or applied, between two slices.
 RECORDS_PER_SLICE: Final = 20
+#: Records whose memory is counted between two slices.
+_COUNTED_PER_SLICE: Final = 200
 
 
 class HalfAppliedError(Exception):
@@ -54,7 +57,13 @@ def apply(
         group = state.create(kept.group_id, owner)
         if group is None:
             return False
-    growth, members = group.ledger.growth(encoded, owner, owners)
+    latest = dict(encoded)
+    growth, members = Counter[str](), 0
+    for piece in pieces(latest.items(), _COUNTED_PER_SLICE):
+        more, joined = group.ledger.growth(piece, owner, owners)
+        growth.update(more)
+        members += joined
+        yield
     for member in group.members.values():  # of the classic group that it was
         growth[member.owner] -= member.size
         members -= 1
@@ -62,14 +71,18 @@ def apply(
         if created:
             state.forget_if_blank(group)
         return False
-    if group.consumer is None:
-        encoded[:0] = state.become_consumer(group, kept)
     try:
+        if group.consumer is None:
+            encoded[:0] = yield from state.become_consumer(group, kept)
         for some in pieces(records, RECORDS_PER_SLICE):
             for record in some:
                 kept.replay(record)
             yield
+        charged: dict[bytes, str] = {}
+        for piece in pieces(latest.items(), _COUNTED_PER_SLICE):
+            charged |= group.ledger.apply(group.charge, piece, owner, owners)
+            yield
     except Exception as error:
         raise HalfAppliedError from error
-    state.persist(group, encoded, group.ledger.apply(group.charge, encoded, owner, owners))
+    state.persist(group, encoded, charged)
     return True

@@ -147,11 +147,11 @@ class Changes:
         """
         if not members:
             return
-        self.cancel(group, members)
+        yield from self.cancel(group, members)
         if self.conversion.may_downgrade(kept, members):
             gone = {member.member_id for member in members}
             staying = [one for name, one in kept.members.items() if name not in gone]
-            self.cancel(group, staying)
+            yield from self.cancel(group, staying)
             yield from self.conversion.downgrade(group, kept, staying)
             self.conversion.rebalance(group)
             return
@@ -174,10 +174,11 @@ class Changes:
 
     # Timers.
 
-    def start_sessions(self, group: Group) -> None:
+    def start_sessions(self, group: Group) -> Slices[None]:
         """Set the timers of the members of a group that was loaded, or converted."""
         assert group.consumer is not None
         for member in group.consumer.members.values():
+            yield
             self.await_heartbeat(group, member)
             self._time_revocation(group, member)
 
@@ -189,9 +190,10 @@ class Changes:
             session_ms = self._state.consumer_settings(group.group_id).session_timeout_ms
         self._state.schedule(SESSION_TIMER, group, session_ms, member.member_id)
 
-    def cancel(self, group: Group, members: Collection[Member]) -> None:
+    def cancel(self, group: Group, members: Collection[Member]) -> Slices[None]:
         """Cancel all timers of these members."""
         for member in members:
+            yield
             for kind in MEMBER_TIMERS:
                 self._state.cancel(kind, group, member.member_id)
 

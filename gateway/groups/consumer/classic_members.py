@@ -147,7 +147,7 @@ class ClassicMembers:
             after = self._changes.reconcile(
                 beat, changed.subscription, kept.assignment_epoch, target, owned
             )
-        self._changes.cancel(group, kept.members.values())
+        yield from self._changes.cancel(group, kept.members.values())
         staying = [one for one in kept.members.values() if one is not replaced]
         targets = {**kept.target, after.member_id: target}
         yield from self._changes.conversion.downgrade(group, kept, [*staying, after], targets)

@@ -9,7 +9,8 @@ and ``ClassicGroup.fromConsumerGroup``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 
 from gateway.base.slices import Slices, pieces
 from gateway.groups.consumer import records as make
@@ -18,6 +19,7 @@ from gateway.groups.consumer.assignors.group_spec import Assignment
 from gateway.groups.consumer.faults import RefusedError
 from gateway.groups.consumer.group import NOTHING_ASSIGNED, ConsumerGroup
 from gateway.groups.consumer.member import NOTHING, Member, OwnedPartitions
+from gateway.groups.consumer.records import ConsumerRecord
 from gateway.groups.consumer.subscriptions import Subscriptions
 from gateway.groups.consumer.topics import Topics
 from gateway.groups.consumer_protocol import (
@@ -74,25 +76,24 @@ class Conversion:
             members.append(upgraded)
             yield
         group_id, epoch = group.group_id, group.generation
-        records = [make.member_subscription(group_id, member) for member in members]
-        for some in pieces(records, RECORDS_PER_SLICE):
-            for record in some:
-                kept.replay(record)
-            yield
+        records = yield from _replayed(
+            kept, (make.member_subscription(group_id, member) for member in members)
+        )
         metadata_hash = yield from self._subscriptions.hash_of(kept.topics)
-        rest = [make.group_epoch(group_id, epoch, metadata_hash)]
-        rest += [
-            make.target_assignment(group_id, member.member_id, member.assignment)
-            for member in members
-        ]
-        rest.append(make.target_assignment_epoch(group_id, epoch, 0))
-        rest += [make.current_assignment(group_id, member) for member in members]
-        for some in pieces(rest, RECORDS_PER_SLICE):
-            for record in some:
-                kept.replay(record)
-            yield
+        records += yield from _replayed(
+            kept,
+            chain(
+                [make.group_epoch(group_id, epoch, metadata_hash)],
+                (
+                    make.target_assignment(group_id, one.member_id, one.assignment)
+                    for one in members
+                ),
+                [make.target_assignment_epoch(group_id, epoch, 0)],
+                (make.current_assignment(group_id, member) for member in members),
+            ),
+        )
         owners = {member.member_id: member.owner for member in group.members.values()}
-        return kept, Converted([*records, *rest], owners)
+        return kept, Converted(records, owners)
 
     def _upgrade_fault(self, group: Group) -> str | None:
         settings = self._state.settings
@@ -104,11 +105,12 @@ class Conversion:
             return "the group size exceeds the consumer group maximum size"
         return None
 
-    def dismiss(self, group: Group, members: Collection[ClassicMember]) -> None:
+    def dismiss(self, group: Group, members: Collection[ClassicMember]) -> Slices[None]:
         """Answer the requests that wait for a generation of the group that was, and cancel its
         timers. The members join again.
         """
         for member in members:
+            yield
             error = ErrorCode.REBALANCE_IN_PROGRESS
             self._rebalance.release_join(
                 member, JoinResult(error=error, member_id=member.member_id)
@@ -153,20 +155,24 @@ class Conversion:
         should have: ``targets``, or those of the group.
         """
         targets = kept.target if targets is None else targets
-        members = [
-            _downgraded(member, group.ledger.owner_of(_key_of(group, member))) for member in staying
-        ]
+        members = []
+        for member in staying:
+            members.append(_downgraded(member, group.ledger.owner_of(_key_of(group, member))))
+            yield
         records: list[Record] = []
         for some in pieces(kept.tombstones(), RECORDS_PER_SLICE):
             records += [record.encode() for record in some]
             yield
         try:
-            self._state.end_consumer(group)
-            group.become_stable(members, kept.epoch, self._state.moment.wall_ms)
-            for member in members:
-                target = targets.get(member.member_id, NOTHING_ASSIGNED)
-                group.assign(member, self._assignment(group, member, target))
-                self._rebalance.await_heartbeat(group, member)
+            yield from self._state.end_consumer(group)
+            for classic in members:
+                group.add(classic)
+                yield
+            group.become_stable(kept.epoch, self._state.moment.wall_ms)
+            for classic in members:
+                target = targets.get(classic.member_id, NOTHING_ASSIGNED)
+                group.assign(classic, self._assignment(group, classic, target))
+                self._rebalance.await_heartbeat(group, classic)
                 yield
             records.append(group_record(group))
         except Exception as error:
@@ -185,6 +191,19 @@ class Conversion:
                 named[topic.name] = partitions
         assert group.protocol_name is not None
         return assignment_bytes(named, member.metadata(group.protocol_name))
+
+
+def _replayed(
+    group: ConsumerGroup, records: Iterable[ConsumerRecord]
+) -> Slices[list[ConsumerRecord]]:
+    """Apply records as they are made, and return them."""
+    replayed = []
+    for some in pieces(records, RECORDS_PER_SLICE):
+        for record in some:
+            group.replay(record)
+        replayed += some
+        yield
+    return replayed
 
 
 def classic_metadata(

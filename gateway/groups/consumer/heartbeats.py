@@ -97,8 +97,8 @@ class ConsumerGroups:
         )
         group = self._state.groups[event.group_id]
         if converted is not None:
-            self._changes.conversion.dismiss(group, before)
-            self._changes.start_sessions(group)
+            yield from self._changes.conversion.dismiss(group, before)
+            yield from self._changes.start_sessions(group)
         self._changes.await_heartbeat(group, after)
         if regexes:
             kept.is_resolving = True

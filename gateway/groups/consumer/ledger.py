@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
+from gateway.base.slices import Slices
+
 if TYPE_CHECKING:
     from gateway.groups.effects import Record
 
@@ -79,11 +81,12 @@ class Ledger:
         """The owner of the record with that key; "" if it is unknown."""
         return self._sizes.get(key, (0, ""))[1]
 
-    def discard(self, charge: Charge) -> None:
-        """Give all memory back: the group is removed."""
-        for key, (size, owner) in self._sizes.items():
+    def discard(self, charge: Charge) -> Slices[None]:
+        """Give all memory back: the group is removed, or a classic one."""
+        while self._sizes:
+            key, (size, owner) = self._sizes.popitem()
             charge(owner, members=-_members(key, b""), member_bytes=-size)
-        self._sizes.clear()
+            yield
 
 
 def _size(key: bytes, value: bytes) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.base.migration_policy import MigrationPolicy
 from gateway.groups import events as e
+from gateway.groups.consumer.events import ConsumerHeartbeat
 from gateway.groups.consumer.member import MemberState
 from gateway.groups.group import State
 from kwire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
@@ -186,6 +187,19 @@ def test_conversion_that_takes_more_memory_than_allowed_changes_nothing() -> Non
     assert (world.disk, world.core.usage.member_bytes) == (disk, held)
     generation = world.core.groups["g"].generation
     assert beat(world, k, generation, instance_id="k") == "NONE"
+
+
+def test_conversions_of_many_members_are_made_in_slices() -> None:
+    world = World(FakeTopics(t=200), initial_rebalance_delay_ms=0)
+    classic_group(world, **{f"m{number}": [number] for number in range(100)})
+    joining = ConsumerHeartbeat(
+        group_id="g", member_id="a", member_epoch=0, topic_names=("t",), owned=(),
+        rebalance_timeout_ms=60_000,
+    )  # fmt: skip
+    leaving = ConsumerHeartbeat(group_id="g", member_id="a", member_epoch=-1)
+    for event, kind in ((joining, "consumer"), (leaving, "classic")):
+        assert world.slices_of(event) > 5 * 100
+        assert world.core.groups["g"].type == kind
 
 
 # Downgrades.

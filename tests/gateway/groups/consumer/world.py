@@ -115,6 +115,17 @@ class World:
         """Send an event whose result may come later; ``answers`` has those that came."""
         self.answers += self._apply(self.core.handle(event, "me", self._moment()))
 
+    def slices_of(self, event: Event) -> int:
+        """Send an event; return how often its work may be interrupted."""
+        work, count = self.core.handle_in_slices(event, "me", self._moment()), 0
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                self.answers += self._apply(end.value)
+                return count
+            count += 1
+
     def taken(self) -> list[tuple[Event, Result]]:
         """Take the answers that came so far, with their events."""
         taken = [(one.asked.event, one.result) for one in self.answers]
