@@ -23,7 +23,7 @@ NUMBERS = range(TOPICS)
 NAMES = [f"name-{number}" for number in range(PARTITIONS)]
 TOPIC, GROUP = 2, 32
 #: Requests of a flood, and connections that stop.
-CHANGES, STOPPED = 40, 300
+CHANGES, STOPPED = 12, 300
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from tools.own_quorum import OwnCluster
 from tools.wire_client import WireClient
 
 #: A request creates at most 10,000 records: one for each topic and one for its partition.
-TOPICS, TOPICS_PER_REQUEST = 27_000, 4_500
-RESOURCES_PER_REQUEST, TOPIC = 1_500, 2
+TOPICS, TOPICS_PER_REQUEST = 9_000, 4_500
+RESOURCES_PER_REQUEST, TOPIC = 500, 2
 
 
 @pytest.fixture(scope="module")
