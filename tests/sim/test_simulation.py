@@ -1,7 +1,7 @@
 """Thousands of simulated quorums with faults keep every invariant and recover.
 
 ``docs/simulation.md`` lists the faults and the invariants. ``KWIRE_SIM_SCHEDULES`` sets another
-number than the 120 of every test run. A failing schedule prints the command that replays it, and
+number than the 60 of every test run. A failing schedule prints the command that replays it, and
 is then added to ``corpus.txt``.
 """
 
@@ -22,7 +22,7 @@ from tests.sim.scenarios import scenario_of
 from tests.sim.schedule import Failed, Tally, corpus
 from tests.sim.schedules import QUORUMS
 
-SCHEDULES = int(os.environ.get("KWIRE_SIM_SCHEDULES", "120"))
+SCHEDULES = int(os.environ.get("KWIRE_SIM_SCHEDULES", "60"))
 PROCESSES = 2
 ROOT = Path(__file__).resolve().parent.parent.parent
 CORPUS = Path(__file__).with_name("corpus.txt")

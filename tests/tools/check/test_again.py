@@ -22,6 +22,13 @@ BROKEN = "import nothing_of_this_name\n"
 SKIPPED = "import pytest\n@pytest.mark.skip\ndef test_later(): pass\n"
 
 
+@pytest.fixture(autouse=True)
+def needed_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The import of all other plugins takes longer than the tests."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "xdist")
+
+
 def run(root: Path, **files: str) -> int:
     (root / "setup.cfg").write_text("[tool:pytest]\n")
     for name, text in files.items():
