@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.interop.browser import Browser, browser
+from tests.interop.package import build, environment
 
 #: (log, way, records, sha256), for the table at the end of the run.
 READ: list[tuple[str, str, int, str]] = []
@@ -59,6 +60,8 @@ _SPARK: Final = (
         "test_own_quorum_clients",
     ),
 )
+#: Files whose tests share one built package and the environment that it is installed into.
+_PACKAGE: Final = ("test_first_hour", "test_package")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -74,11 +77,25 @@ def group(file: str) -> str:
     for number, files in enumerate(_SPARK, 1):
         if Path(file).stem in files:
             return f"spark-{number}"
-    return file
+    return "package" if Path(file).stem in _PACKAGE else file
 
 
 def _rank(item: pytest.Item) -> int:
     return _LONGEST.index(item.path.stem) if item.path.stem in _LONGEST else len(_LONGEST)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the source distribution, and the wheel that was built from it."""
+    return build(tmp_path_factory.mktemp("package"))
+
+
+@pytest.fixture(scope="session")
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment that holds the wheel and nothing of the checkout; the tests of
+    the package add the extras.
+    """
+    return environment(tmp_path_factory.mktemp("user") / "venv", *built.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")

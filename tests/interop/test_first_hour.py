@@ -16,14 +16,11 @@ import pytest
 from tests.documented import ROOT, Block, blocks
 from tests.interop.clients import need_clients
 from tests.interop.prometheus import OF_BROKERS, WITHOUT_DATA, scraping
-from tests.interop.test_package import built, environment
 from tests.interop.walkthrough import Walk
 from tools import java
 from tools.kafka import kafka
 from tools.kafka_security import secured
 from tools.process import lasting_ports
-
-__all__ = ["built"]  # a fixture
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
@@ -44,10 +41,10 @@ OF_CONTROLLERS: Final = frozenset(
 
 
 @pytest.fixture(scope="module")
-def kwire(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kwire(installed: Path) -> Path:
     """The program, in an environment that holds the wheel and nothing of the checkout."""
     need_clients()
-    return environment(tmp_path_factory.mktemp("user") / "venv", *built.glob("*.whl")) / "kwire"
+    return installed / "kwire"
 
 
 def section(page: str, *headings: str) -> list[Block]:

@@ -9,23 +9,18 @@ import os
 import shutil
 import subprocess
 import sys
-import venv
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.interop.clients import missing
+from tests.interop.package import ROOT, install, run
 from tests.waiting import PATIENCE_S
 from tools.check.links import broken_links
 from tools.loop_reports import loop_reports
 
 pytestmark = pytest.mark.interop
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-_NOT_SOURCE = shutil.ignore_patterns(
-    ".git", ".venv", "build", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis"
-)
 #: A user's program: what the type checker of a user must understand of the package.
 PROGRAM = """
 from kwire.errors import DecodeError
@@ -71,60 +66,6 @@ register(spark)
 found["records"] = spark.read.format("kwire").load(log).count()
 print(json.dumps(found))
 """
-
-
-def run(command: Sequence[str | Path], where: Path, **variables: str) -> str:
-    """Standard output of a program that ends with 0, started in ``where`` with an environment of
-    its own, to which ``variables`` belong.
-    """
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(where), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
-        list(map(str, command)),
-        cwd=where,
-        env={**environment, **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
-
-
-def environment(path: Path, *packages: str | Path) -> Path:
-    """The programs of a new environment that holds ``packages``."""
-    venv.create(path)
-    install(path, *packages)
-    return path / "bin"
-
-
-def install(path: Path, *packages: str | Path, **variables: str) -> None:
-    """Install ``packages`` into an environment, by pip with ``variables``."""
-    pip = [sys.executable, "-m", "pip", "--python", str(path / "bin/python"), "install", "-q"]
-    # Compiling every module of the packages would take longer than the test, which runs few.
-    run([*pip, "--disable-pip-version-check", "--no-compile", *packages], path, **variables)
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the source distribution, and the wheel that was built from it."""
-    scratch = tmp_path_factory.mktemp("package")
-    shutil.copytree(ROOT, scratch / "source", ignore=_NOT_SOURCE)
-    tools = environment(scratch / "tools", "build>=1.2,<2", "twine>=6,<7")
-    run(
-        [tools / "python", "-m", "build", "--outdir", scratch / "dist", scratch / "source"], scratch
-    )
-    run(
-        [tools / "python", "-m", "twine", "check", "--strict", *(scratch / "dist").iterdir()],
-        scratch,
-    )
-    return scratch / "dist"
-
-
-@pytest.fixture(scope="module")
-def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that holds the wheel, and nothing of the checkout."""
-    return environment(tmp_path_factory.mktemp("user") / "venv", *built.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
