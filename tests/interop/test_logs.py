@@ -28,7 +28,8 @@ from tools.gateway_process import gateway
 pytestmark = needs_shared
 
 _QUORUM = (*(f"nodes/{node}" for node in (1, 2, 3, 4, 101, 102, 103)), "side/nodes/3")
-#: Log -> its nodes; ``side/`` are the directories of nodes that were cut off.
+#: Log -> its nodes; ``side/`` are the directories of nodes that were cut off. The whole quorum is
+#: read once: its nodes have the same records.
 DIRECTORIES = {
     "p-abort": ("nodes/1", "side/nodes/1"),
     "p-large": ("nodes/1",),
@@ -36,7 +37,7 @@ DIRECTORIES = {
     "p-one-basic": ("nodes/1",),
     "p-one-segments": ("nodes/7",),
     "p-quorum": _QUORUM,
-    "p-quorum-short": _QUORUM,
+    "p-quorum-short": ("nodes/1", "nodes/101", "side/nodes/3"),
     "p-upgrade": ("nodes/1",),
 }
 _SERVED = [(log, node) for log, nodes in DIRECTORIES.items() for node in nodes]
@@ -44,12 +45,20 @@ _APPENDED = 5
 
 
 def ways_of(log: str, node: str) -> list[Way]:
-    """The clients that read this directory. Java's reads one of each log: its start takes seconds,
-    and the nodes of a quorum have the same records. One group reads the largest log.
+    """The clients that read this directory. Java's reads one of each log, in a group or without
+    one: its start takes seconds, and the nodes of a quorum have the same records. One group reads
+    the largest log.
     """
-    first = node == DIRECTORIES[log][0]
-    ways = [way for way in WAYS if first or way.reader is not ConsoleConsumer]
-    return [way for way in ways if log != "p-large" or way.mode == ASSIGN or way.reader is Kcat]
+    javas = ASSIGN if log == "p-large" else GROUP
+    return [
+        way
+        for way in WAYS
+        if (
+            way.mode == javas and node == DIRECTORIES[log][0]
+            if way.reader is ConsoleConsumer
+            else log != "p-large" or way.mode == ASSIGN or way.reader is Kcat
+        )
+    ]
 
 
 @dataclass
