@@ -41,8 +41,8 @@ _GHOST_VERSION: Final = "3.9.2"
 _GHOST_LEVEL: Final = "3.9-IV0"
 #: ``ControllerRegistrationManager``, at its log.
 _REGISTERED: Final = "Our registration has been persisted"
-_RECORDS_BEFORE: Final = 200
-_RECORDS_AFTER: Final = 100
+#: Records that are acknowledged before a case strikes, and after the rescue.
+_RECORDS: Final = 100
 #: The listener of clients that log in by SCRAM, beside the plain one.
 _LOGINS: Final = "CLIENTS"
 _AUTHORIZER: Final = {
@@ -65,7 +65,9 @@ class Times:
 
 @dataclass
 class Drill:
-    """A cluster in a case. Its fields say what came out."""
+    """A cluster in a case, or in one case after the other. Its fields say what came out of the
+    last one.
+    """
 
     cluster: Cluster
     administrator: Administrator
@@ -81,6 +83,8 @@ class Drill:
     written: dict[str, Any] = field(default_factory=dict)
     #: A Kafka release whose controller is started on a copy of what was written; None: it is not.
     kafka_home: Path | None = None
+    #: The number of the case on this cluster.
+    number: int = 1
     _began: float = 0.0
 
     @property
@@ -92,6 +96,23 @@ class Drill:
     def brokers(self) -> list[Node]:
         """All brokers."""
         return [one for one in self.cluster.nodes if one.is_broker()]
+
+    def begin_again(self) -> None:
+        """Make the cluster whole after a case, and let the producer go on: the next case follows.
+        Raises ProcessError, JavaError.
+        """
+        self.exits.close()
+        down = [one for one in self.controllers if one.process is None]
+        for node in down:
+            self.cluster.start_node(node)
+        for node in down:
+            self.cluster.wait_for_node(node)
+        self._all_vote()
+        self.number += 1
+        self.restarted.clear()
+        self.times = Times()
+        self.traffic.start()
+        self._some_records()
 
     def strike(self, killed: Sequence[Node], lost: Sequence[Node]) -> None:
         """Kill nodes, and remove the disks of those that are lost. The clock starts here."""
@@ -105,7 +126,7 @@ class Drill:
         """Make a topic with a record in each partition, and return the place of its record in the
         log of the first controller. Raises ProcessError.
         """
-        self.administrator.make_topic(name)
+        self.administrator.make_topic(name, is_new=True)
         produce_one(self.cluster.bootstrap, name)
         place: Place = wait(lambda: place_of(self.controllers[0], name), f"{name} is in the log")
         return place
@@ -150,8 +171,7 @@ class Drill:
         wait(lambda: all(map(self._follows, self.brokers)), "the brokers follow")
         wait(lambda: self.administrator.brokers() == ids, "the brokers are unfenced")
         self.times.brokers_follow = self._elapsed()
-        self.administrator.make_topic("later")
-        produce_one(self.cluster.bootstrap, "later")
+        produce_one(self.cluster.bootstrap, self._make_numbered("later"))
         self.times.produced = self._elapsed()
 
     def prove(self) -> None:
@@ -163,10 +183,7 @@ class Drill:
             )
         wait(lambda: self.administrator.is_in_sync(TOPIC), f"{TOPIC} is in sync")
         wait(self.administrator.can_login, "a SCRAM login works")
-        seen = len(self.traffic.acknowledged)
-        wait(
-            lambda: len(self.traffic.acknowledged) >= seen + _RECORDS_AFTER, "records are produced"
-        )
+        self._some_records()
         self.traffic.stop()
         if lost := self.traffic.lost():
             raise ProcessError(f"{len(lost)} acknowledged records are gone: {sorted(lost)[:5]}")
@@ -202,7 +219,7 @@ class Drill:
         """Wait until all controllers vote, and kill the leader: the others go on."""
         self._all_vote()
         self.cluster.kill_node(self.cluster.wait_for_leader())
-        self.administrator.make_topic("without-one")
+        self._make_numbered("without-one")
 
     def format_anew(self, node: Node) -> None:
         """Format the empty disk of a controller as one that does not vote yet. Raises JavaError."""
@@ -222,7 +239,7 @@ class Drill:
             self._add(node)
         self._all_vote()
         cluster.kill_node(rescued)
-        self.administrator.make_topic("without-the-rescued")
+        self._make_numbered("without-the-rescued")
 
     def voters(self) -> set[int]:
         """The voters, as Kafka's tool describes them. Raises JavaError."""
@@ -232,6 +249,16 @@ class Drill:
         )
         rows = [row.split() for row in said.splitlines() if row.strip()]
         return {int(row[0]) for row in rows[1:] if row[-1] in _VOTING}
+
+    def _make_numbered(self, name: str) -> str:
+        """Make a topic that no other case has made, and return its name."""
+        numbered = f"{name}-{self.number}"
+        self.administrator.make_topic(numbered, is_new=True)
+        return numbered
+
+    def _some_records(self) -> None:
+        seen = len(self.traffic.acknowledged)
+        wait(lambda: len(self.traffic.acknowledged) >= seen + _RECORDS, "records are produced")
 
     def _all_vote(self) -> None:
         everyone = {one.node_id for one in self.controllers}
@@ -302,9 +329,10 @@ def drill(
         administrator = Administrator(cluster.bootstrap, logins)
         administrator.set_up()
         traffic = Traffic(cluster.bootstrap)
-        wait(lambda: len(traffic.acknowledged) >= _RECORDS_BEFORE, "records are produced")
         with contextlib.ExitStack() as exits:
-            yield Drill(cluster, administrator, traffic, administrator.state(), exits)
+            made = Drill(cluster, administrator, traffic, administrator.state(), exits)
+            made._some_records()
+            yield made
 
 
 def _leave_ghost(cluster: Cluster) -> None:

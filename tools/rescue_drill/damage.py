@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kwire.messages.topic_record import TopicRecord
-from kwire.metadata_log.file_names import segment_name
 from kwire.metadata_log.reader import read_log_file
 from kwire.records import decode_metadata_record
 from tools.kafka import Node
@@ -22,7 +21,7 @@ class Place(NamedTuple):
 
 
 def place_of(node: Node, topic: str) -> Place | None:
-    """The record that made a topic, in the only segment of a node; None if it has none. Raises
+    """The record that made a topic, in the last segment of a node; None if it has none. Raises
     DecodeError where the log ends inside a batch.
     """
     for header, records in read_log_file(_segment(node)):
@@ -48,4 +47,4 @@ def cut_off(node: Node, place: Place) -> None:
 
 
 def _segment(node: Node) -> Path:
-    return node.metadata_log_dir / segment_name(0)
+    return max(node.metadata_log_dir.glob("*.log"))

@@ -4,6 +4,7 @@ an administrator who writes down what must stay. All are librdkafka's, not kwire
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -41,7 +42,7 @@ _REPLICAS: Final = 2
 _PATIENCE_S: Final = 3 * PATIENCE_S
 #: One try of a request; a broker without a controller answers none.
 _TRY_S: Final = 5.0
-_PAUSE_S: Final = 0.02
+_PAUSE_S: Final = 0.1
 #: The user with a permission, and the one without.
 _USERS: Final = ((ADMIN, ADMIN_PASSWORD), (OUTSIDER, OUTSIDER_PASSWORD))
 _RETENTION: Final = {"retention.ms": "86400000"}
@@ -182,24 +183,31 @@ class Administrator:
 
 
 class Traffic:
-    """Produces numbered records with acks=all until it is stopped, in a thread of its own."""
+    """Produces numbered records with acks=all from :meth:`start` to :meth:`stop`, in a thread of
+    its own; it is started when it is made.
+    """
 
-    def __init__(self, bootstrap: str, per_second: int = 100) -> None:
+    def __init__(self, bootstrap: str, per_second: int = 50) -> None:
         self._bootstrap, self._pause_s = bootstrap, 1 / per_second
         #: Values that brokers acknowledged.
         self.acknowledged: set[bytes] = set()
         self._failed: list[str] = []
         self._ends = threading.Event()
         self._producer = _producer(bootstrap)
+        self._numbers = itertools.count()
+        self.start()
+
+    def start(self) -> None:
+        """Begin to produce, behind the last number."""
+        self._ends.clear()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        number = 0
         while not self._ends.wait(self._pause_s):
-            self._producer.produce(TOPIC, str(number).encode(), on_delivery=self._delivered)
+            value = str(next(self._numbers)).encode()
+            self._producer.produce(TOPIC, value, on_delivery=self._delivered)
             self._producer.poll(0)
-            number += 1
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is None:
