@@ -94,6 +94,18 @@ def test_requests_that_wait_for_a_generation_are_answered_when_the_group_convert
     assert (result.error, result.member_id) == (ErrorCode.REBALANCE_IN_PROGRESS, k)
 
 
+def test_group_is_converted_during_its_first_rebalance() -> None:
+    world = _world(initial_rebalance_delay_ms=1000)
+    world.post(join_group("", "t", instance_id="k"))
+    assert world.join("a", "t").member_epoch == 1
+    ((_, result),) = world.taken()
+    assert isinstance(result, e.JoinResult)
+    assert result.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert beat(world, result.member_id, 0, instance_id="k") == "REBALANCE_IN_PROGRESS"
+    again = join(world, result.member_id, "t", instance_id="k")
+    assert (again.error, again.generation) == (ErrorCode.NONE, 1)
+
+
 def test_syncs_that_wait_are_answered_when_the_group_converts() -> None:
     world = _world()
     k, m = classic_group(world, k=[0, 1], m=[2, 3])
