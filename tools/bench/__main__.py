@@ -34,7 +34,9 @@ BENCHES: Sequence[str] = (
     "spark-tables",
 )
 #: Benches that run only when they are named, because they take many minutes.
-LONG: Sequence[str] = ("scale", "requests", "produce", "replication", "starts", "spark-fleet")
+LONG: Sequence[str] = (
+    "scale", "requests", "produce", "clients", "replication", "starts", "spark-fleet",
+)  # fmt: skip
 
 
 @click.command(epilog="Example: python -m tools.bench codec --out docs/benchmarks.md")

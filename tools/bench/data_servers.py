@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,14 +42,14 @@ class DataServer:
     pid: int
 
     def create(self, topic: str, partitions: int = 1) -> None:
-        """Create a topic; return when its last partition has a leader. Raises OSError."""
+        """Create a topic; return when its partitions have leaders. Raises OSError."""
         new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
         with WireClient(self.address) as client:
             asked = CreateTopicsRequest(topics=[new], timeout_ms=_TIMEOUT_MS)
             (created,) = client.call(asked, _CREATE).topics
             if created.error_code:
                 raise OSError(f"{self.name}: {topic} was not created: {created.error_code}")
-        while any(self._end(topic, index)[0] for index in range(partitions)):
+        while any(error for error, _ in self._ends(topic, range(partitions))):
             pass
 
     def delete(self, topic: str) -> None:
@@ -59,19 +59,22 @@ class DataServer:
 
     def end(self, topic: str, index: int = 0) -> int:
         """Return the end offset of a partition. Raises OSError."""
-        error, offset = self._end(topic, index)
+        ((error, offset),) = self._ends(topic, [index])
         if error:
             raise OSError(f"{self.name}: {topic}-{index} cannot be read: {ErrorCode(error).name}")
         return offset
 
-    def _end(self, topic: str, index: int) -> tuple[int, int]:
-        partition = ListOffsetsPartition(partition_index=index, timestamp=_LATEST)
+    def _ends(self, topic: str, indexes: Iterable[int]) -> list[tuple[int, int]]:
+        """The error, and the end offset, of each of these partitions."""
+        partitions = [
+            ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes
+        ]
         asked = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])]
+            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)]
         )
         with WireClient(self.address) as client:
-            found = client.call(asked, _LIST).topics[0].partitions[0]
-        return found.error_code, found.offset
+            found = client.call(asked, _LIST).topics[0].partitions
+        return [(one.error_code, one.offset) for one in found]
 
 
 @contextlib.contextmanager
