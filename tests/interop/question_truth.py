@@ -4,9 +4,10 @@ without Spark and without tables.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,15 +32,21 @@ class Version(NamedTuple):
     until: int | None
 
 
+@functools.cache
+def _records(directory: Path, view: str) -> Sequence[Record]:
+    """The records of a view, for which the whole log is folded."""
+    return tuple(view_records(opened(directory), view))
+
+
 class LogTruth:
     """The views of the log in a directory ``__cluster_metadata-0``."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def records(self, view: str) -> list[Record]:
+    def records(self, view: str) -> Sequence[Record]:
         """Return every record of a view."""
-        return view_records(opened(self.directory), view)
+        return _records(self.directory, view)
 
     def last_ms(self) -> int:
         """Return the time of the last change."""

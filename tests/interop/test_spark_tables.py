@@ -35,7 +35,7 @@ from tests.kwire.spark.session import spark_session
 from tests.kwire.spark.table_rows import stored_rows
 from tests.shared import needs_shared
 from tests.speed import measured
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from tools.gateway_process import gateway
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def test_tables_are_the_same_after_kills_of_the_driver(
     spark: SparkSession, logs: Any, tmp_path: Path
 ) -> None:
     """Each kill comes a moment after the queries of both sources have committed again: before, in
-    or after a commit.
+    or after a commit. The session of the tests goes on where the last driver was killed.
     """
     spark_session(kafka=True)
     rng = random.Random("kill -9")
@@ -117,9 +117,9 @@ def test_tables_are_the_same_after_kills_of_the_driver(
             assert all(query.next_offset < log.end_offset - 10 for query in queries), (
                 "killed when it was done"
             )
-        rest = [replace(query, batch=100) for query in queries]
-        with driver(rest, tmp_path, {"spark.jars": str(spark_jars())}) as one:
-            assert (one.line(), one.line()) == ("begin", "end")
+        for query in queries:
+            rest = replace(query, batch=400).start(spark)
+            assert rest.awaitTermination(2 * PATIENCE_S), "the rest of the log"
     undisturbed = everything(spark, str(expected))
     for query in queries:
         assert everything(spark, query.path) == undisturbed, query.path

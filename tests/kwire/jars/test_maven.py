@@ -13,11 +13,12 @@ from kwire.jars.maven import MavenError, cache_dir, resolve
 
 #: Writes a jar for every artifactId of the POM but `gone`, and counts its calls.
 _MVN = """#!/usr/bin/env python3
-import pathlib, re, sys
+import os, pathlib, re, sys
 here = pathlib.Path(__file__).parent
 (here / "calls").open("a").write("x")
 pom = pathlib.Path(sys.argv[sys.argv.index("-f") + 1]).read_text()
 (here / "pom").write_text(pom)
+(here / "options").write_text(os.environ["MAVEN_OPTS"])
 out = next(a.partition("=")[2] for a in sys.argv if a.startswith("-DoutputDirectory="))
 names = [n for n in re.findall("<artifactId>([^<]*)</artifactId><version>", pom) if n != "jars"]
 if "gone" in names:
@@ -52,6 +53,17 @@ def test_a_flat_set_asks_for_nothing_else_and_only_once(bin_dir: Path, tmp_path:
     resolve(coordinates, transitive=True)
     assert "exclusion" not in (bin_dir / "pom").read_text()
     assert (bin_dir / "calls").read_text() == "xx"
+
+
+def test_maven_starts_quickly_unless_the_user_has_options_for_it(
+    bin_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MAVEN_OPTS", raising=False)
+    resolve(["org.example:one:1.0"])
+    assert "-XX:TieredStopAtLevel=1" in (bin_dir / "options").read_text()
+    monkeypatch.setenv("MAVEN_OPTS", "-Dhttps.proxyHost=proxy")
+    resolve(["org.example:two:1.0"])
+    assert (bin_dir / "options").read_text() == "-Dhttps.proxyHost=proxy"
 
 
 def test_missing_artifact_is_reported_in_mavens_words_and_requested_again(bin_dir: Path) -> None:
