@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-TOPICS = 8
+TOPICS = 4
 
 
 @pytest.fixture(scope="module")

@@ -119,7 +119,7 @@ def test_tables_are_the_same_after_kills_of_the_driver(
             )
         for query in queries:
             rest = replace(query, batch=400).start(spark)
-            assert rest.awaitTermination(2 * PATIENCE_S), "the rest of the log"
+            assert rest.awaitTermination(int(2 * PATIENCE_S)), "the rest of the log"
     undisturbed = everything(spark, str(expected))
     for query in queries:
         assert everything(spark, query.path) == undisturbed, query.path
