@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
@@ -63,7 +63,6 @@ LEFT JOIN (
 LEFT JOIN {configs} c
   ON c.resourceType = 'TOPIC' AND c.resourceName = t.name AND c.cluster_id <=> t.cluster_id
 """
-#: One row for each resource, where the table has one for each value.
 _CONFIGS: Final = """
 SELECT cluster_id, replace(upper(resourceType), '-', '_') AS resourceType,
        if(resourceName = '<default>', '', resourceName) AS resourceName,
@@ -74,6 +73,8 @@ _QUOTAS: Final = """
 SELECT cluster_id, entity, map_from_entries(array_sort(collect_list(struct(name, value)))) AS quotas
 FROM {rows} GROUP BY ALL
 """
+#: One row for each resource, where the table has one for each value.
+_IN_ROWS: Final = {"configs": _CONFIGS, "quotas": _QUOTAS}
 _OF_ENTITY: Final = "map<string, string>"
 _CHANGED: Final = f"""
 SELECT cluster_id, offset, timestamp, entity AS kind,
@@ -128,23 +129,23 @@ def register_tables(
 
     ``where`` is the path of the tables of one log, or where the fleet's are, with their ``format``.
     ``audit`` has the rows of ``kwire.spark.topics.audit``, with a column ``cluster_id`` if the
-    tables are of several clusters. With ``question`` the tables of a fleet that it does not ask are
-    not looked at, and have no views. The views show the tables as they are now: register them again
+    tables are of several clusters. With ``question`` the tables that it does not ask are not looked
+    at, and have no views. The views show the tables as they are now: register them again
     after an update. Raises what ``read_table`` and ``kwire.spark.fleet.register`` raise.
     """
+    wanted = _asked_by(question) if question else list(VIEWS)
     if _is_of_a_fleet(where, format):
-        wanted = _asked_by(question) if question else tuple(VIEWS)
         register(spark, where, format=format, views=wanted)
         views = {"changed": spark.sql(_FLEET_CHANGED)} if CHANGES in wanted else {}
     else:
-        views = _views(spark, where)
+        views = _views(spark, where, wanted)
     views["audit"] = _audit(spark, audit)
     for name, rows in views.items():
         rows.createOrReplaceTempView(name)
 
 
 def _asked_by(question: str) -> list[str]:
-    """The views of a fleet that a question names."""
+    """The views that a question names."""
     words = set(re.findall(r"\w+", QUESTIONS[question]))
     found = [view for view in VIEWS if words & {view, f"{view}_versions"}]
     return [*found, CHANGES] if "changed" in words else found
@@ -157,18 +158,22 @@ def _is_of_a_fleet(where: str, format: Format | None) -> bool:
     return bool(format) or in_catalog or by_uri or os.path.isdir(os.path.join(where, "clusters"))
 
 
-def _views(spark: SparkSession, where: str) -> dict[str, DataFrame]:
-    """The views of the tables of one log, in the columns of the view topics."""
+def _views(spark: SparkSession, where: str, wanted: Sequence[str]) -> dict[str, DataFrame]:
+    """Some views of the tables of one log, in the columns of the view topics."""
     views = {}
-    for name in _PLAIN:
+    # The present topics have columns of the two others.
+    needed = {*wanted, *(("partitions", "configs") if "topics" in wanted else ())}
+    for name in needed.intersection(_PLAIN):
         versions = _versions(spark, where, name)
         views[f"{name}_versions"] = versions
         views[name] = versions.where("valid_to_offset IS NULL").drop("valid_to", "valid_to_offset")
-    for name, query in (("configs", _CONFIGS), ("quotas", _QUOTAS)):
-        views[name] = spark.sql(query, rows=read_table(spark, where, name))
-    shape: dict[str, Any] = {name: views[name] for name in ("topics", "partitions", "configs")}
-    views["topics"] = spark.sql(_TOPICS, **shape)
-    views["changed"] = spark.sql(_CHANGED, changes=read_table(spark, where, "changes"))
+    for name in needed.intersection(_IN_ROWS):
+        views[name] = spark.sql(_IN_ROWS[name], rows=read_table(spark, where, name))
+    if "topics" in needed:
+        shape: dict[str, Any] = {name: views[name] for name in ("topics", "partitions", "configs")}
+        views["topics"] = spark.sql(_TOPICS, **shape)
+    if CHANGES in needed:
+        views["changed"] = spark.sql(_CHANGED, changes=read_table(spark, where, CHANGES))
     return views
 
 
