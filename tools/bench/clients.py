@@ -123,6 +123,10 @@ class _Load:
         producing = [self._start(self._produce, n) for n in range(sizes.producers)]
         consuming = [self._start(self._consume, n) for n in range(sizes.consumers)]
         try:
+            # A broker opens the logs of all partitions first.
+            deadline = time.monotonic() + PATIENCE_S
+            while self._consumed < 2 * sizes.partitions and time.monotonic() < deadline:
+                time.sleep(0.01)
             time.sleep(warm_up_s)
             first, cpu, began = self._consumed, cpu_seconds(self._server.pid), time.monotonic()
             self._last, self._longest_s = began, 0.0
