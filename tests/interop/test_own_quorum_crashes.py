@@ -17,12 +17,12 @@ from tools.consistency_checker.checker import Minimum
 from tools.consistency_checker.run import judge, under_load
 from tools.own_quorum import own_quorum
 
-_KILLS = 10
+_KILLS = 6
 _SEED = 9
-#: Of the calls of a start and of the first appends every other one is killed at, and some fail.
+#: Of the calls of a start and of the first appends every third one is killed at, and some fail.
 _POSITIONS = [
-    *((number, "kill") for number in range(1, 27, 2)),
-    *((number, "EIO") for number in range(2, 30, 4)),
+    *((number, "kill") for number in range(1, 27, 3)),
+    *((number, "EIO") for number in range(2, 30, 7)),
 ]
 #: They wait for the disk and for each other more than they compute.
 _TOGETHER = 4
