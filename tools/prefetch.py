@@ -1,8 +1,7 @@
 """Fetches and prepares the files that the interoperability tests need: ``python -m
 tools.prefetch``.
 
-``make test`` runs it beside the checks, and the system runs it only when a processor is idle: the
-tests that run then measure how long clients wait. A part that fails is reported, but the exit
+``make test`` runs it beside the checks, which get most of a processor that both want. A part that fails is reported, but the exit
 status is 0: the tests that need it try again, and report what is missing.
 """
 
@@ -20,7 +19,7 @@ from kwire.jars.spark import spark_jars
 from kwire.jars.table_formats import FORMATS, format_jars
 from tools import class_archive, connect, java, pyspark_release, spark_home, streams_jars
 from tools.java import JavaError
-from tools.process import ProcessError, run_when_idle
+from tools.process import ProcessError, run_behind_others
 from tools.pyspark_release import InstallError
 
 #: Releases of Kafka that the tests run beside the usual one.
@@ -28,7 +27,7 @@ _RELEASES = ("4.4.0", "4.1.2")
 
 
 def main() -> None:
-    run_when_idle()
+    run_behind_others()
     for name, part in _parts().items():
         began = time.monotonic()
         try:

@@ -15,7 +15,7 @@ def test_part_that_fails_is_reported_and_the_next_is_fetched(
         raise MavenError("out of reach")
 
     monkeypatch.setattr(prefetch, "_parts", lambda: {"one": fail, "two": lambda: None})
-    monkeypatch.setattr(prefetch, "run_when_idle", lambda: None)
+    monkeypatch.setattr(prefetch, "run_behind_others", lambda: None)
     prefetch.main()
     one, two = capsys.readouterr().out.splitlines()
     assert "one is missing: out of reach" in one and "two is there" in two

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import click
 
 from tools.check.steps import STEPS, Failed, Step
-from tools.process import run_when_idle
+from tools.process import run_behind_others
 
 
 @click.command(epilog="Examples: python -m tools.check --fix; python -m tools.check lint types")
@@ -55,7 +55,7 @@ def _failed(steps: Sequence[Step], fix: bool) -> list[str]:
     beside = [one for one in numbered if one[0].beside]
     last = [one for one in numbered if one[0].talks]
     done = {step.name: _run(step, at, fix) for step, at in first}
-    with ThreadPoolExecutor(1, initializer=run_when_idle) as pool:
+    with ThreadPoolExecutor(1, initializer=run_behind_others) as pool:
         running = [pool.submit(_run, step, at, fix, whole_line=True) for step, at in beside]
         done |= {step.name: _run(step, at, fix) for step, at in last}
         done |= {step.name: one.result() for (step, _), one in zip(beside, running, strict=True)}

@@ -29,23 +29,6 @@ SCHEMAS = ROOT / "schemas"
 #: Generated text, facts of others, and a list that speaks of old names.
 _NOT_TIDIED = ("kwire/messages/", "schemas/", "CHANGELOG.md", description.PAGE)
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-m")
-#: Tests that compute for long, and neither serve nor wait.
-_LIBRARY = tuple(
-    f"tests/kwire/{name}"
-    for name in (
-        "cluster",
-        "codegen",
-        "records",
-        "reference",
-        "spark/table/test_fold.py",
-        "spark/table/test_image.py",
-        "spark/table/test_pieces.py",
-        "test_truncation.py",
-        "test_vectors.py",
-    )
-)
-#: Seconds for one test that runs beside others, on a processor that they leave idle.
-_BESIDE_TIMEOUT_S = 1800
 #: Seconds for one test that measures, in each of several rounds.
 _ROUNDS_TIMEOUT_S = 1800
 #: Interoperability tests at a time. Each has as many times the patience of one alone.
@@ -61,7 +44,7 @@ class Failed(Exception):
 @dataclass(frozen=True)
 class Step:
     """``run(fix)`` runs it; ``talks`` is true if it prints lines while it runs. ``beside`` is true
-    if it runs at the same time as the steps that talk, on a processor that they leave idle.
+    if it runs at the same time as the steps that talk, which get most of a processor.
     ``on_demand`` is true if it runs only where it is named, and thus blocks no change.
     """
 
@@ -208,17 +191,17 @@ def types(_fix: bool) -> str:
     return _last_line(_quiet([sys.executable, "-m", "mypy"]))
 
 
-def library_tests(_fix: bool) -> str:
-    """Run the unit tests of the library that compute for long, and neither serve nor wait."""
-    timeout = f"--timeout={_BESIDE_TIMEOUT_S}"
-    command = [*_PYTEST, "not interop and not alone", timeout, *_LIBRARY]
-    return _last_line(_quiet(command))
+def collection(_fix: bool) -> str:
+    """Collect every test. A file that cannot be imported is found at once, and the byte code of all
+    files is there for the processes of the steps behind this one: each would write it for itself.
+    """
+    return _last_line(_quiet([*_PYTEST[:-1], "--collect-only", "tests"]))
 
 
 def attacks(_fix: bool) -> str:
-    """Run the attacks on quorums, while no other test wants a processor: a quorum whose processes
-    wait for one holds elections. The steps beside this one, and the files that ``make test``
-    fetches, get what it leaves idle.
+    """Run the attacks on quorums, while no other test runs: a quorum whose processes wait for a
+    processor holds elections. The steps beside this one, and what fetches files for ``make test``,
+    stand behind it.
     """
     return _pytest("alone", "tests/hostile")
 
@@ -241,12 +224,11 @@ def waiting_times(_fix: bool) -> str:
 
 
 def unit_tests(_fix: bool) -> str:
-    """Run the other unit tests, with twice as many processes as there are cores: they wait for
-    processes and timeouts more than half of their time.
+    """Run the unit tests, with twice as many processes as there are cores: many wait for processes
+    and timeouts more than half of their time.
     """
     processes = str(2 * (os.cpu_count() or 1))
-    elsewhere = [f"--ignore={path}" for path in ("tests/interop", *_LIBRARY)]
-    on_every_core = (*elsewhere, "-n", processes, "--dist", "loadscope")
+    on_every_core = ("--ignore=tests/interop", "-n", processes, "--dist", "loadscope")
     return _pytest("not interop and not alone", *on_every_core)
 
 
@@ -319,9 +301,9 @@ STEPS: Sequence[Step] = (
     Step("lint", "ruff lint", lint),
     Step("tidy", "plain text", plain_text),
     Step("imports", "import contracts", imports),
+    Step("collection", "collection of the tests", collection, beside=True),
     Step("types", "mypy --strict", types, beside=True),
     Step("site", "site of the documents", site, beside=True),
-    Step("library", "unit tests of the library", library_tests, beside=True),
     Step("attacks", "attacks on a server", attacks, talks=True),
     Step("tests", "unit tests", unit_tests, talks=True),
     Step("interop", "interoperability tests", interop, talks=True, on_demand=True),
