@@ -1,8 +1,9 @@
 """Fetches and prepares the files that the interoperability tests need: ``python -m
 tools.prefetch``.
 
-``make test`` runs it beside the checks, which get most of a processor that both want. A part that fails is reported, but the exit
-status is 0: the tests that need it try again, and report what is missing.
+``make test`` runs it beside the checks, which get most of a processor that both want. A part that
+fails is reported, but the exit status is 0: the tests that need it try again, and report what is
+missing.
 """
 
 from __future__ import annotations
