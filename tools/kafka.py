@@ -27,7 +27,7 @@ from tools.kafka_files import (
 )
 from tools.process import PATIENCE_S, Process, ProcessError, accepts
 
-__all__ = ["AT_ONCE", "FAST_START", "FULL_SPEED", "Cluster", "Node", "kafka"]
+__all__ = ["AT_ONCE", "FAST_START", "FULL_SPEED", "QUIET", "Cluster", "Node", "kafka"]
 
 _STARTED = "Kafka Server started"
 _PORT_TAKEN = ("Address already in use", "BindException")
@@ -40,6 +40,10 @@ FULL_SPEED = ("-Xms128m", "-Xmx768m", "-Xshare:auto", "-XX:+UseG1GC")
 #: For many nodes on few cores, started often: no second compiler, no collector threads, less
 #: memory.
 FAST_START = ("-Xms64m", "-Xmx384m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+#: For a cluster of which no test waits for more records of metadata. By default a controller that
+#: has nothing to write appends a record every 500 ms, which every node takes: half of what an idle
+#: node uses.
+QUIET = {"metadata.max.idle.interval.ms": "5000"}
 #: For a controller that gets thousands of requests, one after the other: it does not wait 25 ms for
 #: more to write.
 AT_ONCE = {"controller.quorum.append.linger.ms": "0"}

@@ -13,6 +13,7 @@ from kwire.conformance.runner import Options, run_rules
 from kwire.conformance.session import Target
 from tests.interop.conftest import FIGURES
 from tests.speed import note
+from tools.kafka import QUIET
 
 #: Settings of a cluster that the rules need, or that make them wait less.
 PROPERTIES: Final = {
@@ -23,6 +24,7 @@ PROPERTIES: Final = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "metadata.log.max.snapshot.interval.ms": "3000",
+    **QUIET,
 }
 _NOT_KEPT: Final = (
     Outcome.FAIL,

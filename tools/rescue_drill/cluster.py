@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tools import java, java_tools
 from tools.gateway_process import KWIRE
-from tools.kafka import Cluster, Node, kafka
+from tools.kafka import QUIET, Cluster, Node, kafka
 from tools.kafka_files import write_properties
 from tools.kafka_security import sasl_server_properties
 from tools.process import PATIENCE_S, ProcessError, lasting_ports
@@ -321,7 +321,7 @@ def drill(
         version=version, brokers=BROKERS, controllers=CONTROLLERS + ghost, voters=CONTROLLERS,
         static_voters=static_voters, node_properties=properties,
         format_arguments=("--release-version", _GHOST_LEVEL) if ghost else (),
-        properties=_SNAPSHOTS if snapshots else None,
+        properties=_SNAPSHOTS if snapshots else QUIET,
     ) as cluster:  # fmt: skip
         if ghost:
             _leave_ghost(cluster)
