@@ -236,7 +236,7 @@ class GroupCoordinator:
             case JoinGroup():
                 return self._join(asked, event)
             case SyncGroup():
-                self._sync(asked, event)
+                return self._sync(asked, event)
             case LeaveGroup():
                 return self._leave(asked, event)
             case ConsumerHeartbeat():
@@ -271,12 +271,12 @@ class GroupCoordinator:
         self._joining.join(asked, event)
         return None
 
-    def _sync(self, asked: PendingRequest, event: SyncGroup) -> None:
+    def _sync(self, asked: PendingRequest, event: SyncGroup) -> Slices[None] | None:
         found = self._with_members(event.group_id)
         if found is not None:
-            self._classic_members.sync(asked, event, *found)
-        else:
-            self._membership.sync(asked, event)
+            return self._classic_members.sync(asked, event, *found)
+        self._membership.sync(asked, event)
+        return None
 
     def _heartbeat(self, asked: PendingRequest, event: Heartbeat) -> None:
         found = self._with_members(event.group_id)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from gateway.base.migration_policy import MigrationPolicy
 from gateway.base.slices import Slices
 from gateway.groups.consumer.changes import JOIN_TIMER, SYNC_TIMER, Changed, Changes, replace_static
-from gateway.groups.consumer.conversion import classic_metadata
+from gateway.groups.consumer.conversion import TOPICS_PER_SLICE, classic_metadata, named_partitions
 from gateway.groups.consumer.faults import (
     RefusedError,
     check_instance,
@@ -85,7 +85,7 @@ class ClassicMembers:
         names_changed, status, _ = self._changes.note_subscription(beat)
         has_changed = names_changed or status is not RegexStatus.UNCHANGED
         changed = Changed(bump=has_changed, subscription=has_changed)
-        owned = self._owned(subscription)
+        owned = yield from self._owned(subscription)
         replaced = kept.static_member(event.instance_id)
         if self._changes.conversion.may_downgrade_instead_of(kept, replaced):
             assert replaced is not None
@@ -155,17 +155,21 @@ class ClassicMembers:
             self._changes.conversion.rebalance(group)
         return after
 
-    def _owned(self, subscription: ConsumerProtocolSubscription) -> Reported:
-        named = (
-            (self._state.topics.named(one.topic), one) for one in subscription.owned_partitions
-        )
-        return tuple((topic.topic_id, one.partitions) for topic, one in named if topic is not None)
+    def _owned(self, subscription: ConsumerProtocolSubscription) -> Slices[Reported]:
+        owned = []
+        for number, one in enumerate(subscription.owned_partitions):
+            topic = self._state.topics.named(one.topic)
+            if topic is not None:
+                owned.append((topic.topic_id, one.partitions))
+            if number % TOPICS_PER_SLICE == 0:
+                yield
+        return owned
 
     # SyncGroup.
 
     def sync(
         self, asked: PendingRequest, event: SyncGroup, group: Group, kept: ConsumerGroup
-    ) -> None:
+    ) -> Slices[None]:
         """Answer with what the member is assigned."""
         member = _classic_member(kept, event)
         fault = _fault(member, event.generation)
@@ -174,13 +178,17 @@ class ClassicMembers:
         if fault is not ErrorCode.NONE or not isinstance(member, Member):
             self._state.answer(asked, event.failed(fault))
             return
+        assert member.classic is not None
         self._state.cancel(SYNC_TIMER, group, member.member_id)
         self._changes.await_heartbeat(group, member)
         result = SyncResult(
             error=ErrorCode.NONE,
             protocol_type=event.protocol_type,
             protocol_name=event.protocol_name,
-            assignment=self._assignment(member),
+            assignment=assignment_bytes(
+                (yield from named_partitions(self._state.topics, member.assigned)),
+                member.classic.supported_protocols[0].metadata,
+            ),
         )
         self._state.answer(asked, result, group)
 
@@ -198,15 +206,6 @@ class ClassicMembers:
             self._await_join(group, member)
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
-
-    def _assignment(self, member: Member) -> bytes:
-        assert member.classic is not None
-        named = {}
-        for topic_id, partitions in member.assigned.items():
-            topic = self._state.topics.with_id(topic_id)
-            if topic is not None:
-                named[topic.name] = partitions
-        return assignment_bytes(named, member.classic.supported_protocols[0].metadata)
 
     # Heartbeat.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
+from typing import Final
 
 from gateway.base.slices import Slices, pieces
 from gateway.groups.consumer import records as make
@@ -18,7 +19,7 @@ from gateway.groups.consumer.applying import RECORDS_PER_SLICE, Converted, HalfA
 from gateway.groups.consumer.assignors.group_spec import Assignment
 from gateway.groups.consumer.faults import RefusedError
 from gateway.groups.consumer.group import NOTHING_ASSIGNED, ConsumerGroup
-from gateway.groups.consumer.member import NOTHING, Member, OwnedPartitions
+from gateway.groups.consumer.member import Member
 from gateway.groups.consumer.records import ConsumerRecord
 from gateway.groups.consumer.subscriptions import Subscriptions
 from gateway.groups.consumer.topics import Topics
@@ -42,6 +43,9 @@ from kwire.messages.consumer_group_member_metadata_value import (
 )
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
+
+#: Topics of one member that are looked up between two slices.
+TOPICS_PER_SLICE: Final = 100
 
 
 class Conversion:
@@ -68,7 +72,7 @@ class Conversion:
         members = []
         owned: set[tuple[Uuid, int]] = set()
         for member in group.members.values():
-            upgraded = _upgraded(group, member, name, self._state.topics)
+            upgraded = yield from _upgraded(group, member, name, self._state.topics)
             has = {(one, index) for one, some in upgraded.assigned.items() for index in some}
             if not has.isdisjoint(owned):
                 raise _cannot_upgrade(group, "two of its members have the same partition")
@@ -171,7 +175,9 @@ class Conversion:
             group.become_stable(kept.epoch, self._state.moment.wall_ms)
             for classic in members:
                 target = targets.get(classic.member_id, NOTHING_ASSIGNED)
-                group.assign(classic, self._assignment(group, classic, target))
+                named = yield from named_partitions(self._state.topics, target)
+                subscription = classic.metadata(group.protocol_name or "")
+                group.assign(classic, assignment_bytes(named, subscription))
                 self._rebalance.await_heartbeat(group, classic)
                 yield
             records.append(group_record(group))
@@ -182,15 +188,6 @@ class Conversion:
     def rebalance(self, group: Group) -> None:
         """Have the members of a group that was downgraded join."""
         self._rebalance.prepare(group)
-
-    def _assignment(self, group: Group, member: ClassicMember, target: Assignment) -> bytes:
-        named = {}
-        for topic_id, partitions in target.items():
-            topic = self._state.topics.with_id(topic_id)
-            if topic is not None:
-                named[topic.name] = partitions
-        assert group.protocol_name is not None
-        return assignment_bytes(named, member.metadata(group.protocol_name))
 
 
 def _replayed(
@@ -218,7 +215,23 @@ def classic_metadata(
     )
 
 
-def _upgraded(group: Group, member: ClassicMember, protocol: str, topics: Topics) -> Member:
+def named_partitions(
+    topics: Topics, partitions: Mapping[Uuid, Iterable[int]]
+) -> Slices[dict[str, Iterable[int]]]:
+    """Partitions by the names of their topics, of those that exist
+    (``Utils.toConsumerProtocolAssignment``).
+    """
+    named = {}
+    for number, (topic_id, some) in enumerate(partitions.items()):
+        topic = topics.with_id(topic_id)
+        if topic is not None:
+            named[topic.name] = some
+        if number % TOPICS_PER_SLICE == 0:
+            yield
+    return named
+
+
+def _upgraded(group: Group, member: ClassicMember, protocol: str, topics: Topics) -> Slices[Member]:
     """The member with what it has, in the generation of its group. Raises RefusedError."""
     try:
         subscription = read_subscription(member.metadata(protocol))
@@ -231,15 +244,16 @@ def _upgraded(group: Group, member: ClassicMember, protocol: str, topics: Topics
             "an unsupported custom assignor is in use. Please refer to the documentation or switch "
             "to a default assignor before re-attempting the upgrade",
         )
-    assigned: OwnedPartitions = NOTHING
-    for one in assignment.assigned_partitions:
+    assigned: dict[Uuid, dict[int, int]] = {}
+    for number, one in enumerate(assignment.assigned_partitions):
         topic = topics.named(one.topic)
         if topic is not None:
-            had = assigned.get(topic.topic_id, {})
             # The leader may have assigned others: those of a topic that had the name before.
             exist = (index for index in one.partitions if 0 <= index < topic.partitions)
             new = dict.fromkeys(exist, group.generation)
-            assigned = {**assigned, topic.topic_id: {**had, **new}}
+            assigned.setdefault(topic.topic_id, {}).update(new)
+        if number % TOPICS_PER_SLICE == 0:
+            yield
     return Member(
         member.member_id,
         epoch=group.generation,

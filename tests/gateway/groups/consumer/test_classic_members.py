@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from gateway.base.migration_policy import MigrationPolicy
+from gateway.groups import Answer
 from gateway.groups import events as e
+from gateway.groups.consumer.events import ConsumerHeartbeat
 from kwire.protocol import ErrorCode
 from tests.gateway.groups.consumer.classic_clients import (
     beat,
@@ -16,8 +18,10 @@ from tests.gateway.groups.consumer.classic_clients import (
     join,
     join_group,
     sync,
+    sync_group,
 )
 from tests.gateway.groups.consumer.world import FakeTopics, World, named
+from tests.gateway.steps import calls_per_step
 
 
 def _world(**settings: Any) -> World:
@@ -183,3 +187,33 @@ def test_member_that_changes_to_the_other_protocol_is_not_removed_for_the_old_on
     assert world.group().members["k"].classic is None
     world.wait(9_000)
     assert world.group().members.keys() == {"a", "k"}
+
+
+def test_steps_of_classic_members_are_no_longer_than_those_of_the_others() -> None:
+    names = [f"t{number}" for number in range(1_000)]
+    world = World(FakeTopics(**dict.fromkeys(names, 1)))
+    longest = max(_calls(world, _joining(name, names)) for name in ("a", "b"))
+    joining = join_group("k", *names, owned={name: [0] for name in names})
+    assert _calls(world, joining) <= 1.1 * longest
+    generation = join(world, "k", *names).generation
+    assert _calls(world, sync_group("k", generation)) <= longest / 10
+    for name in ("a", "b"):
+        world.beat(name, -1)
+    assert world.core.groups["g"].type == "classic"
+    assert _calls(world, _joining("c", names)) <= 1.1 * longest
+
+
+def _joining(member_id: str, names: list[str]) -> e.Event:
+    return ConsumerHeartbeat(
+        group_id="g", member_id=member_id, member_epoch=0, topic_names=tuple(names), owned=(),
+        rebalance_timeout_ms=60_000,
+    )  # fmt: skip
+
+
+def _calls(world: World, event: e.Event) -> int:
+    """Calls of functions in the longest step of an event."""
+    work = world.core.handle_in_slices(event, "me", world.moment())
+    effects, calls = calls_per_step(work)
+    world.apply(effects)
+    assert any(isinstance(one, Answer) for one in effects)
+    return calls

@@ -332,7 +332,7 @@ def test_member_of_a_classic_group_with_members_does_not_make_it_another() -> No
     world.core.handle(
         e.JoinGroup(**{name: getattr(event, name) for name in event.__slots__}
                     | {"member_id": first.member_id}),
-        "me", world._moment(),
+        "me", world.moment(),
     )  # fmt: skip
     result = world.join("a", "t")
     assert result.error is ErrorCode.GROUP_ID_NOT_FOUND

@@ -88,10 +88,11 @@ class World:
 
     def _loaded(self) -> GroupCoordinator:
         core = GroupCoordinator(self.settings, topics=self.topics)
-        core.load(list(self.disk.items()), self._moment(), self.owners)
+        core.load(list(self.disk.items()), self.moment(), self.owners)
         return core
 
-    def _moment(self) -> EventTime:
+    def moment(self) -> EventTime:
+        """The time, and other random bytes than before."""
         self._made += 1
         return EventTime(self.ms / 1000, START_MS + self.ms, self._made.to_bytes(16, "big"))
 
@@ -102,7 +103,7 @@ class World:
     def wait(self, ms: int) -> None:
         """Let the time pass, and timers fire."""
         self.ms += ms
-        self.answers += self._apply(self.core.on_timer(self._moment()))
+        self.answers += self.apply(self.core.on_timer(self.moment()))
 
     def send(self, event: Event) -> Result:
         """Return the result of the event, which comes at once."""
@@ -113,16 +114,16 @@ class World:
 
     def post(self, event: Event) -> None:
         """Send an event whose result may come later; ``answers`` has those that came."""
-        self.answers += self._apply(self.core.handle(event, "me", self._moment()))
+        self.answers += self.apply(self.core.handle(event, "me", self.moment()))
 
     def slices_of(self, event: Event) -> int:
         """Send an event; return how often its work may be interrupted."""
-        work, count = self.core.handle_in_slices(event, "me", self._moment()), 0
+        work, count = self.core.handle_in_slices(event, "me", self.moment()), 0
         while True:
             try:
                 next(work)
             except StopIteration as end:
-                self.answers += self._apply(end.value)
+                self.answers += self.apply(end.value)
                 return count
             count += 1
 
@@ -167,7 +168,8 @@ class World:
         assert consumer is not None
         return consumer
 
-    def _apply(self, effects: list[Effect]) -> list[Answer]:
+    def apply(self, effects: list[Effect]) -> list[Answer]:
+        """Carry effects out; return the answers."""
         answers = []
         for effect in effects:
             match effect:
