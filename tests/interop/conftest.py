@@ -22,6 +22,8 @@ FIGURES: list[str] = []
 _LONGEST: Final = (
     "test_spark_fleet_delta",
     "test_spark_fleet_iceberg",
+    "test_replicated_partitions",
+    "test_rescue",
     "test_spark",
     "test_spark_42",
     "test_spark_tables",
@@ -32,6 +34,7 @@ _LONGEST: Final = (
     "test_package",
     "test_audit",
     "test_own_quorum_clients",
+    "test_first_hour",
     "test_quorum_failover",
     "test_admin_tools",
     "test_logs",
