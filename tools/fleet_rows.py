@@ -64,9 +64,7 @@ def rows_of(where: Path, table: str, format: str) -> list[dict[str, Any]]:
     if format == "delta":
         if not any((place / "_delta_log").glob("*.json")):
             return []
-        from deltalake import DeltaTable
-
-        return _listed(DeltaTable(str(place)).to_pyarrow_table())
+        return _listed(delta_rows(place))
     versions = list((place / "metadata").glob("v*.metadata.json"))
     if not versions:
         return []
@@ -74,6 +72,17 @@ def rows_of(where: Path, table: str, format: str) -> list[dict[str, Any]]:
 
     newest = max(versions, key=lambda file: int(file.name[1:].partition(".")[0]))
     return _listed(StaticTable.from_metadata(str(newest)).scan().to_arrow())
+
+
+def delta_rows(place: Path) -> pa.Table:
+    """Every row of a Delta table in a directory, by delta-rs: its queries know deletion vectors,
+    and its own way to Arrow refuses a table with them.
+    """
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+
+    builder = QueryBuilder().register("rows_of_it", DeltaTable(str(place)))
+    return pa.table(builder.execute("SELECT * FROM rows_of_it").read_all())
 
 
 def _listed(table: pa.Table) -> list[dict[str, Any]]:

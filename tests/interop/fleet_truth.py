@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kwire.cluster import Loader
 from kwire.cluster.entities import KINDS
 from kwire.cluster.image import Image
+from kwire.cluster.view_offsets import at
 from kwire.metadata_log.read import image
 from kwire.metadata_log.reader import read_log_file
 from kwire.records import decode_metadata_record
@@ -148,6 +149,20 @@ class Versions:
         """
         versions = self._of.get(cluster)
         return not then if versions is None else versions.agree(offset, then)
+
+
+def differences(
+    spark: SparkSession, logs: Iterable[Truth], ends: Mapping[str, Sequence[int]]
+) -> Iterator[tuple[Path, int, str]]:
+    """Yield each log, offset and view where the history is not the image. ``ends`` has the offsets
+    of each cluster.
+    """
+    histories = {view: Versions(spark, view) for view in ENTITIES}
+    for log in logs:
+        for end, then in log.at(ends[log.cluster_id]):
+            for view in ENTITIES:
+                if not histories[view].agree(log.cluster_id, at(end), then[view]):
+                    yield log.directory, end, view
 
 
 class _Sweep:

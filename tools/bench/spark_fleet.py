@@ -1,10 +1,11 @@
 """Measures the tables of many clusters (``kwire.spark.fleet``): a first round of 20 clusters with
 one and with two cores of Spark, and a round of 100 changes with 101,000 and with 1,000,000
-partitions present.
+partitions present, and a compaction behind it.
 
-Each measurement is a driver of its own, with the PySpark that Delta runs with. Spark's own
-cost, its start and an empty round, is a row, and in none of the others. Processor time is that of
-the driver's JVM and Python, without the servers'. ``KWIRE_BENCH_FLEET`` divides all sizes.
+Each measurement is a driver of its own, with the PySpark that the format runs with: the first
+rounds with Delta, the changes with each. Spark's own cost, its start and an empty round, is a row,
+and in none of the others. Processor time is that of the driver's JVM and Python, without the
+servers'. ``KWIRE_BENCH_FLEET`` divides all sizes.
 """
 
 from __future__ import annotations
@@ -115,14 +116,14 @@ def _topic_id(number: int) -> Uuid:
 def run() -> list[dict[str, Any]]:
     """Return the rows; one with the reason if the bench cannot run."""
     from kwire.jars.maven import MavenError
-    from kwire.jars.spark import DELTA_FOR
+    from kwire.jars.table_formats import FORMATS
     from tools.pyspark_release import InstallError, environment
 
     divisor = int(os.environ.get("KWIRE_BENCH_FLEET", "1"))
     try:
-        python = str(environment(DELTA_FOR))
+        drivers = {format: driven(str(environment(release))) for release, format in FORMATS.items()}
         with tempfile.TemporaryDirectory(prefix="kwire-bench-") as scratch:
-            return list(rows(Path(scratch), driven(python), divisor))
+            return list(rows(Path(scratch), drivers, divisor))
     except (InstallError, MavenError, RuntimeError) as error:
         return [{"what": "spark fleet", "ok": False, "notes": f"not measured: {error}"}]
 
@@ -131,10 +132,14 @@ def run() -> list[dict[str, Any]]:
 Driver = Callable[[str, int, Mapping[str, Any]], Mapping[str, Any]]
 
 
-def rows(scratch: Path, drive: Driver, divisor: int = 1) -> Iterator[dict[str, Any]]:
-    """The rows of the bench, with sizes divided by ``divisor``."""
-    yield from _first_rounds(scratch, drive, CLUSTERS, RECORDS // divisor)
-    yield from _changes(scratch, drive, [present // divisor for present in PRESENT])
+def rows(
+    scratch: Path, drivers: Mapping[str, Driver], divisor: int = 1
+) -> Iterator[dict[str, Any]]:
+    """The rows of the bench, with sizes divided by ``divisor``. ``drivers`` are by table format."""
+    yield from _first_rounds(scratch, drivers["delta"], CLUSTERS, RECORDS // divisor)
+    for format in sorted(drivers):
+        present = [partitions // divisor for partitions in PRESENT]
+        yield from changes_rows(scratch, format, drivers[format], present)
 
 
 def _first_rounds(
@@ -170,14 +175,17 @@ def _first_rounds(
     }
 
 
-def _changes(scratch: Path, drive: Driver, present: Sequence[int]) -> Iterator[dict[str, Any]]:
+def changes_rows(
+    scratch: Path, format: str, drive: Driver, present: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    """The rows of rounds of changes in one format."""
     found = []
     for partitions in present:
-        log = ChangingLog(scratch / f"present-{partitions}", partitions)
+        log = ChangingLog(scratch / f"{format}-{partitions}", partitions)
         with log_servers(log.directory, timeout_s=_START_S) as [address]:
             given = {
                 "server": address,
-                "where": f"{scratch}/changes-{partitions}",
+                "where": f"{scratch}/{format}-{partitions}-tables",
                 "log": str(log.directory),
                 "partitions": partitions,
                 "end": log.end,
@@ -186,12 +194,13 @@ def _changes(scratch: Path, drive: Driver, present: Sequence[int]) -> Iterator[d
         cpu = found[-1]["cpu"]
         growth = cpu / found[0]["cpu"]
         yield {
-            "what": f"a round of {CHANGES} changes with {partitions:,} partitions present",
+            "what": f"{format}: a round of {CHANGES} changes, {partitions:,} partitions present",
             "unit": "s (p50)",
             "kwire": cpu,
             **({"ok": growth <= _GROWTH} if len(found) > 1 else {}),
             "notes": f"processor time; {found[-1]['wall']:.1f} s; {found[-1]['mib']:.1f} MiB are"
-            f" written; {_BROKERS} brokers, factor {_FACTOR}"
+            f" written; a compaction takes {found[-1]['compacting']:.1f} s and writes"
+            f" {found[-1]['compacted_mib']:.1f} MiB; {_BROKERS} brokers, factor {_FACTOR}"
             + (f"; {growth:.2f} times the row before, at most {_GROWTH:.0f}" * (len(found) > 1)),
         }
 
@@ -245,12 +254,13 @@ def changes(
     views: Sequence[str] = (),
     rounds: tuple[int, int] = (_WARM, _COUNTED),
 ) -> Iterator[tuple[str, float]]:
-    """Yield the figures of a round of changes: medians, behind the first ones; and the records that
-    all rounds of changes read.
+    """Yield the figures of a round of changes: medians, behind the first ones; the records that all
+    rounds of changes read; and what it costs to compact the tables behind them.
     """
     from kwire.jars.table_formats import format_of
     from kwire.spark.fleet.place import Place
     from kwire.spark.fleet.rounds import Rounds
+    from kwire.spark.fleet.tables import Tables
     from kwire.spark.fleet.views import VIEWS
 
     log = ChangingLog(Path(given["log"]), given["partitions"], given["end"])
@@ -274,6 +284,13 @@ def changes(
     for name in found[0]:
         yield name, statistics.median(one[name] for one in found)
     yield "records", records
+    before, tables = _bytes(given["where"]), Tables(spark, place, merges=1)
+    for view in wanted:
+        tables.merged(view, [told.cluster_id])
+    with _measured(spark) as took:
+        tables.compact(wanted)
+    yield "compacting", took["cpu"]
+    yield "compacted_mib", (_bytes(given["where"]) - before) / (1 << 20)
 
 
 def _wait_for(options: Mapping[str, str], end: int, views: Sequence[str]) -> None:
@@ -315,7 +332,7 @@ def main(what: str, cores: str, given: str) -> None:
 
     began = time.perf_counter()
     conf = {"spark.master": f"local[{cores}]", "spark.driver.memory": "4g"}
-    spark = session("delta", conf)
+    spark = session(conf=conf)
     spark.range(9).count()
     found = {"start": time.perf_counter() - began, "start_cpu": _cpu_s(spark)}
     found.update({"first_round": first_round, "changes": changes}[what](spark, json.loads(given)))

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from kwire.cluster.view_records import CLUSTER_ID_HEADER, COMPLETE_HEADER
 from kwire.spark.fleet import sql
-from kwire.spark.fleet.place import Place
 from kwire.spark.fleet.plan import Anchor, Read
+from kwire.spark.fleet.tables import Tables
 from kwire.spark.fleet.views import View
 
 if TYPE_CHECKING:
@@ -62,22 +62,19 @@ class BatchError(RuntimeError):
 
 class Batch:
     """The records of ``reads``, by the names of clusters; ``options`` has the connection of each.
-    Of a cluster, ``counts`` has what was read, by its id. ``made`` has the views whose tables the
-    job has seen or made: it is shared by its batches, and they add to it.
+    Of a cluster, ``counts`` has what was read, by its id. ``tables`` are those of the job.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        place: Place,
+        tables: Tables,
         views: Sequence[View],
         reads: Mapping[str, Read],
         options: Mapping[str, Options],
-        made: set[str],
     ) -> None:
         """Read. Raises BatchError if a cluster cannot be read."""
-        self._spark, self._place, self._views, self._reads = spark, place, views, reads
-        self._made = made
+        self._spark, self._tables, self._views, self._reads = spark, tables, views, reads
         frames = {name: self._load(read, options[name]) for name, read in reads.items()}
         # Each topic of each cluster is a partition, most of a few rows, and every statement has a
         # task for each: as many as run at once are enough.
@@ -116,7 +113,7 @@ class Batch:
         different: set[str] = set()
         for view in self._views:
             if view.has_state:
-                self._make(view)
+                self._tables.make(view)
                 news = sql.news(view, self._typed(view), self._table(view.tables[1]), _BEGUN)
                 query = f"SELECT DISTINCT cluster_id FROM ({news}) WHERE origin <> 'change'"
                 different |= {row.cluster_id for row in self._spark.sql(query).collect()}
@@ -199,7 +196,7 @@ class Batch:
         if not since:
             return
         rows = self._typed(view)
-        are_new = self._make(view)
+        are_new = self._tables.make(view)
         history, *state = (self._table(name) for name in view.tables)
         if not are_new and (begun := self._begun()):
             if not state:
@@ -218,14 +215,7 @@ class Batch:
             self._spark.sql(
                 insert if are_new else sql.merge_state(view, state[0], last, list(since))
             )
-
-    def _make(self, view: View) -> bool:
-        """Make the tables of ``view`` unless they are there, and return whether none was."""
-        if view.name in self._made:
-            return False
-        are_new = self._place.make(self._spark, view)
-        self._made.add(view.name)
-        return are_new
+        self._tables.merged(view, since)
 
     def _view(self, name: str, query: str) -> str:
         """Make a temporary view of ``query``, and return its name."""
@@ -260,7 +250,7 @@ class Batch:
         return [one.row.cluster_id for one in self._reads.values() if one.repeats]
 
     def _table(self, name: str) -> str:
-        return self._place.table(name)
+        return self._tables.place.table(name)
 
 
 def sentence(error: Exception) -> str:

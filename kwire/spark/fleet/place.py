@@ -47,6 +47,11 @@ _DELTA: Final = {
 }
 
 
+#: Properties of a state, so that a MERGE marks the rows that it replaces, and rewrites no file.
+_OF_STATES: Final[Mapping[Format, Mapping[str, str]]] = {
+    "delta": {"delta.enableDeletionVectors": "true"},
+    "iceberg": {f"write.{one}.mode": "merge-on-read" for one in ("merge", "update", "delete")},
+}
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -135,12 +140,13 @@ class Place:
                 database = ".".join(map(sql.quoted, self.where.split(".")))
                 spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {database}")
             about = "Clusters, how far their logs were read, and why one stopped"
-            return self._make(spark, CLUSTERS, CLUSTERS_COLUMNS, about, partitioned=False)
+            return self._make(spark, CLUSTERS, CLUSTERS_COLUMNS, about)
         made = []
         for name in view.tables:
             which = "Every record" if name == view.tables[0] else "The last record of each"
             about = f"{which} of the view {view.name}, of all clusters"
-            made.append(self._make(spark, name, view.columns, about, partitioned=True))
+            properties = {} if name == view.tables[0] else _OF_STATES[self.format]
+            made.append(self._make(spark, name, view.columns, about, properties))
         return all(made)
 
     def _make(
@@ -149,19 +155,37 @@ class Place:
         name: str,
         columns: Sequence[tuple[str, str]],
         about: str,
-        *,
-        partitioned: bool,
+        properties: Mapping[str, str] | None = None,
     ) -> bool:
         have, table = self.schema(spark, name), self.table(name)
         if have is None:
-            properties = {"kwire.table": name}
             text = sql.create(
-                table, columns, self.format, about, partitioned=partitioned, properties=properties
+                table,
+                columns,
+                self.format,
+                about,
+                partitioned=name != CLUSTERS,
+                properties={"kwire.table": name, **(properties or {})},
             )
             spark.sql(text)
         elif missing := list(lacking(have, _schema(columns))):
             spark.sql(sql.add_columns(table, missing))
         return have is None
+
+    def compact(self, name: str, clusters: Sequence[str]) -> str:
+        """Return the statement that writes the partitions of ``clusters`` of a table anew, in few
+        files and without the rows that were replaced.
+        """
+        which = f"{CLUSTER_ID[0]} IN ({', '.join(map(sql.literal, clusters))})"
+        if self.format == "delta":
+            return f"OPTIMIZE {self.table(name)} WHERE {which}"
+        # A database without a catalog is of the session's present one, as its procedures are.
+        catalog, dot, _ = (f"{self._catalog}." if self.is_path else self.where).partition(".")
+        procedure = f"{sql.quoted(catalog)}.system" if dot else "system"
+        return (
+            f"CALL {procedure}.rewrite_data_files(table => {sql.literal(self.table(name))},"
+            f" where => {sql.literal(which)}, options => map('remove-dangling-deletes', 'true'))"
+        )
 
     def schema(self, spark: SparkSession, name: str) -> StructType | None:
         """Return the columns of a table; None if there is no such table."""

@@ -28,6 +28,7 @@ from kwire.spark.fleet.plan import (
     plan,
 )
 from kwire.spark.fleet.probe import ask
+from kwire.spark.fleet.tables import Tables
 from kwire.spark.fleet.views import CLUSTER_ID, View
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Rounds:
         """Make the tables, unless they are there. Raises FleetError."""
         self._spark, self._clusters, self._place = spark, clusters, place
         self._views, self._on_gap = views, on_gap
-        self._made: set[str] = set()
+        self._tables = Tables(spark, place)
         place.prepare(spark)
         place.make(spark)
         rows = spark.table(place.table(CLUSTERS)).collect()
@@ -87,6 +88,7 @@ class Rounds:
         self._remember(
             [one for one in (*gone, *rows.values()) if one.cluster_id and self._is_news(one, save)]
         )
+        self._tables.compact(self._views)
         return [
             Outcome(name, row.cluster_id, row.condition, row.message, records.get(name, 0))
             for name, row in ((name, rows[name]) for name in self._clusters)
@@ -155,9 +157,7 @@ class Rounds:
         failed: dict[str, Remembered] = {}
         while wanted:
             try:
-                batch = Batch(
-                    self._spark, self._place, self._views, wanted, self._clusters, self._made
-                )
+                batch = Batch(self._spark, self._tables, self._views, wanted, self._clusters)
             except BatchError as error:
                 for name, said in error.failed.items():
                     failed[name] = self._failed(wanted.pop(name), said)

@@ -31,9 +31,11 @@ def test_bars_are_the_gain_of_a_core_and_the_growth_with_the_partitions(tmp_path
         asked.append((what, cores, len(given.get("servers", ()))))
         own = dict.fromkeys(("start", "start_cpu", "nothing", "nothing_cpu"), 1.0)
         cpu = given.get("partitions", 0) ** 0.5
+        own |= {"compacting": 0.1, "compacted_mib": 2.0}
         return {**own, "wall": 3.0 / cores, "cpu": cpu, "records": 60, "mib": 0.5}
 
-    found = list(rows(tmp_path, drive, divisor=10_000))
-    assert asked == [("first_round", 1, 20), ("first_round", 2, 20)] + [("changes", 2, 0)] * 2
-    assert [holds(row) for row in found] == [None, True, None, False]
+    found = list(rows(tmp_path, {"iceberg": drive, "delta": drive}, divisor=10_000))
+    assert asked == [("first_round", 1, 20), ("first_round", 2, 20)] + [("changes", 2, 0)] * 4
+    assert [holds(row) for row in found] == [None, True, None, False, None, False]
     assert found[1]["ratio"] == 2.0 and "3.16 times" in found[3]["notes"]
+    assert [row["what"].partition(":")[0] for row in found[2:]] == ["delta"] * 2 + ["iceberg"] * 2

@@ -27,3 +27,24 @@ def test_database_is_neither() -> None:
     place = Place("lake.fleet", "iceberg")
     assert not place.is_uri and not place.is_path
     assert _absolute("lake.fleet") == "lake.fleet"
+
+
+@pytest.mark.parametrize(
+    ("where", "begins"),
+    [
+        ("lake.fleet", "CALL `lake`.system.rewrite_data_files(table => '`lake`.`fleet`.`t`',"),
+        ("fleet", "CALL system.rewrite_data_files(table => '`fleet`.`t`',"),
+    ],
+)
+def test_compaction_of_iceberg_is_a_procedure_of_the_catalog(where: str, begins: str) -> None:
+    text = Place(where, "iceberg").compact("t", ["A", "it's"])
+    assert text.startswith(begins)
+    assert "where => 'cluster_id IN (\\'A\\', \\'it\\\\\\'s\\')'" in text
+
+
+def test_compaction_at_a_path_names_the_catalog_of_the_path() -> None:
+    place = Place("/data/fleet", "iceberg")
+    catalog = place.table("t").partition(".")[0]
+    assert f"CALL `{catalog}`.system.rewrite_data_files(table => '{place.table('t')}'" in (
+        place.compact("t", ["A"])
+    )
