@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tools.process import PATIENCE_S, Process, lasting_ports
+from tools.spark_home import FEW_ROWS
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
@@ -74,6 +75,7 @@ class Standalone:
     def job(self, arguments: Sequence[str]) -> Job:
         """Start ``kwire spark fleet`` with these arguments on the cluster."""
         settings = {
+            **FEW_ROWS,
             "spark.master": f"spark://127.0.0.1:{self._ports[0]}",
             "spark.executor.memory": "768m",
             "spark.executor.extraJavaOptions": _JVM,
