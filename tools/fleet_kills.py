@@ -43,11 +43,19 @@ _EARLY: Final = 4
 
 @click.command(epilog="Example: python -m tools.fleet_kills --kills 30 DIRECTORY_OF_A_LOG")
 @click.argument("logs", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--kills", default=30, show_default=True, help="In all.")
+@click.option("--kills", default=30, show_default=True, help="In all, at most.")
+@click.option("--minutes", type=float, default=600.0, help="No kill comes later than this.")
 @click.option("--seed", default=1, show_default=True, help="When the kills come.")
 @click.option("--format", "format_", type=click.Choice(["delta", "iceberg"]), default="delta")
 @click.option("--view", "views", multiple=True, default=_VIEWS, show_default=True)
-def main(logs: Sequence[Path], kills: int, seed: int, format_: str, views: Sequence[str]) -> None:
+def main(
+    logs: Sequence[Path],
+    kills: int,
+    minutes: float,
+    seed: int,
+    format_: str,
+    views: Sequence[str],
+) -> None:
     """Keep tables of the clusters whose log directories (with one segment from offset 0) are
     LOGS.
     """
@@ -61,7 +69,7 @@ def main(logs: Sequence[Path], kills: int, seed: int, format_: str, views: Seque
             standalone(python, scratch) as cluster,
         ):
             killing = Killing(cluster, copies, addresses, scratch / "tables", views)
-            report = killing.run(kills, random.Random(seed))
+            report = killing.run(kills, 60 * minutes, random.Random(seed))
             found = list(
                 faults(
                     {view: records_of(addresses, view) for view in views},
@@ -121,10 +129,15 @@ class Killing:
         self._ends = [0] * len(logs)
         self._counts = Counter[str]()
 
-    def run(self, kills: int, choose: random.Random) -> dict[str, Any]:
-        """Kill so many times, then let the job come to the end. Return what was done."""
+    def run(self, kills: int, seconds: float, choose: random.Random) -> dict[str, Any]:
+        """Kill so many times, or for so long, then let the job come to the end. Return what was
+        done.
+        """
         self._start()
+        deadline = time.monotonic() + seconds
         for number in range(kills):
+            if time.monotonic() > deadline:
+                break
             self._grow((number + 1) / (kills + 1))
             if number % _EARLY:
                 self._wait_for_a_commit()

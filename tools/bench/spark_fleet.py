@@ -113,8 +113,8 @@ def _topic_id(number: int) -> Uuid:
     return Uuid((number + 1).to_bytes(16, "big"))
 
 
-def run() -> list[dict[str, Any]]:
-    """Return the rows; one with the reason if the bench cannot run."""
+def run() -> Iterator[dict[str, Any]]:
+    """Yield the rows as they are measured; one with the reason if the bench cannot run."""
     from kwire.jars.maven import MavenError
     from kwire.jars.table_formats import FORMATS
     from tools.pyspark_release import InstallError, environment
@@ -123,9 +123,9 @@ def run() -> list[dict[str, Any]]:
     try:
         drivers = {format: driven(str(environment(release))) for release, format in FORMATS.items()}
         with tempfile.TemporaryDirectory(prefix="kwire-bench-") as scratch:
-            return list(rows(Path(scratch), drivers, divisor))
+            yield from rows(Path(scratch), drivers, divisor)
     except (InstallError, MavenError, RuntimeError) as error:
-        return [{"what": "spark fleet", "ok": False, "notes": f"not measured: {error}"}]
+        yield {"what": "spark fleet", "ok": False, "notes": f"not measured: {error}"}
 
 
 #: Runs a measurement, by its name, in a driver with so many cores, and returns its figures.
