@@ -205,12 +205,14 @@ def changes_rows(
         }
 
 
-def driven(python: str) -> Driver:
-    """Return what runs a measurement in a process of ``python``. It raises RuntimeError."""
+def driven(python: str, module: str = "tools.bench.spark_fleet") -> Driver:
+    """Return what runs a measurement of ``module`` in a process of ``python``. It raises
+    RuntimeError.
+    """
 
     def drive(what: str, cores: int, given: Mapping[str, Any]) -> Mapping[str, Any]:
         return measured_by(
-            "tools.bench.spark_fleet",
+            module,
             what,
             str(cores),
             json.dumps(given),
@@ -236,11 +238,11 @@ def first_round(
 
     clusters = {f"c{number}": one for number, one in enumerate(given["servers"])}
     wanted = tuple(views) or tuple(VIEWS)
-    with _measured(spark) as took:
+    with measured(spark) as took:
         told = keep(spark, clusters, given["where"], views=wanted)
     yield from took.items()
     yield "records", sum(one.records for one in told)
-    with _measured(spark) as took:
+    with measured(spark) as took:
         told = keep(spark, clusters, given["where"], views=wanted)
     if failed := [one for one in told if one.records or one.condition != "OK"]:
         raise RuntimeError(f"a round without news: {failed}")
@@ -273,24 +275,24 @@ def changes(
     for number in range(sum(rounds)):
         log.change(CHANGES)
         _wait_for(options["x"], log.end, [view.name for view in wanted])
-        before = _bytes(given["where"])
-        with _measured(spark) as took:
+        before = size_of(given["where"])
+        with measured(spark) as took:
             [told] = job.round()
         if told.condition != "OK":
             raise RuntimeError(f"a round of changes: {told}")
         records += told.records
         if number >= rounds[0]:
-            found.append({**took, "mib": (_bytes(given["where"]) - before) / (1 << 20)})
+            found.append({**took, "mib": (size_of(given["where"]) - before) / (1 << 20)})
     for name in found[0]:
         yield name, statistics.median(one[name] for one in found)
     yield "records", records
-    before, tables = _bytes(given["where"]), Tables(spark, place, merges=1)
+    before, tables = size_of(given["where"]), Tables(spark, place, merges=1)
     for view in wanted:
         tables.merged(view, [told.cluster_id])
-    with _measured(spark) as took:
+    with measured(spark) as took:
         tables.compact(wanted)
     yield "compacting", took["cpu"]
-    yield "compacted_mib", (_bytes(given["where"]) - before) / (1 << 20)
+    yield "compacted_mib", (size_of(given["where"]) - before) / (1 << 20)
 
 
 def _wait_for(options: Mapping[str, str], end: int, views: Sequence[str]) -> None:
@@ -305,13 +307,13 @@ def _wait_for(options: Mapping[str, str], end: int, views: Sequence[str]) -> Non
         time.sleep(0.1)
 
 
-def _bytes(where: str) -> int:
+def size_of(where: str) -> int:
     """All bytes of the tables; a format deletes none of its own accord."""
     return sum(one.stat().st_size for one in Path(where).rglob("*") if one.is_file())
 
 
 @contextmanager
-def _measured(spark: SparkSession) -> Iterator[dict[str, float]]:
+def measured(spark: SparkSession) -> Iterator[dict[str, float]]:
     """Fill in the wall and processor seconds of the block: the JVM's and this process's."""
     found: dict[str, float] = {}
     began, cpu = time.perf_counter(), _cpu_s(spark)

@@ -48,7 +48,7 @@ _DELTA: Final = {
 
 
 #: Properties of a state, so that a MERGE marks the rows that it replaces, and rewrites no file.
-_OF_STATES: Final[Mapping[Format, Mapping[str, str]]] = {
+OF_STATES: Final[Mapping[Format, Mapping[str, str]]] = {
     "delta": {"delta.enableDeletionVectors": "true"},
     "iceberg": {f"write.{one}.mode": "merge-on-read" for one in ("merge", "update", "delete")},
 }
@@ -145,7 +145,7 @@ class Place:
         for name in view.tables:
             which = "Every record" if name == view.tables[0] else "The last record of each"
             about = f"{which} of the view {view.name}, of all clusters"
-            properties = {} if name == view.tables[0] else _OF_STATES[self.format]
+            properties = {} if name == view.tables[0] else OF_STATES[self.format]
             made.append(self._make(spark, name, view.columns, about, properties))
         return all(made)
 
