@@ -30,6 +30,8 @@ class Tables:
     def __init__(self, spark: SparkSession, place: Place, merges: int = MERGES) -> None:
         self.place = place
         self._spark, self._every = spark, merges
+        #: A number by chance: jobs that merge once and end compact as often as others.
+        self._first = random.randrange(merges)
         self._made: set[str] = set()
         self._merges: dict[str, dict[str, int]] = {}
 
@@ -45,9 +47,7 @@ class Tables:
         """Count a merge of records of ``clusters`` into the tables of ``view``."""
         of_view = self._merges.setdefault(view.name, {})
         for cluster in clusters:
-            # From a number by chance: a job that merges once and ends compacts as often as others.
-            before = of_view.get(cluster, random.randrange(self._every))
-            of_view[cluster] = before + 1
+            of_view[cluster] = of_view.get(cluster, self._first) + 1
 
     def compact(self, views: Collection[View]) -> None:
         """Compact the partitions that have come to their number of merges. Raises what Spark

@@ -58,7 +58,7 @@ def test_partition_of_a_cluster_is_compacted_each_so_many_merges(
     ]
 
 
-def test_first_merge_counts_as_one_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_merges_of_a_job_count_as_one_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     spark, of_job = counted(monkeypatch, 2)
     of_job.merged(CHANGES, ["B", "A"])
     of_job.merged(TOPICS, [])
