@@ -1,6 +1,6 @@
 """Measures what a ``MERGE`` of 100 changed partitions into a state of the fleet's tables costs, by
-the size of the state: with rows that are marked as replaced, as ``kwire.spark.fleet`` makes its states,
-and with files that are rewritten, as both formats do by default.
+the size of the state: with rows that are marked as replaced, as ``kwire.spark.fleet`` makes its
+states, and with files that are rewritten, as both formats do by default.
 
 The states are filled by Spark itself, so a million partitions take a minute and no server. The
 figure is the processor time of the driver's JVM and Python, and what the files grow by. In a round
