@@ -1,4 +1,4 @@
-"""20,000 fuzzed frames (``tools.fuzz_server``) cause no internal error and no election in live
+"""8,000 fuzzed frames (``tools.fuzz_server``) cause no internal error and no election in live
 servers.
 
 A failure prints frames in hex; ``python -m tools.fuzz_server --setting SETTING --replay HEX`` sends
@@ -19,7 +19,7 @@ from tools.fuzz_server.run import TABLES, fuzz, replay
 from tools.fuzz_server.servers import SETUPS, Server, running
 
 SEED = 1
-FRAMES = 5_000  #: of each of the four settings
+FRAMES = 2_000  #: of each of the four settings
 CONNECTIONS = 64
 
 
