@@ -17,6 +17,7 @@ from gateway.groups.effects import (
     Effect,
     EventTime,
     Failure,
+    GroupConverted,
     LimitExceeded,
     PendingRequest,
     Persist,
@@ -80,6 +81,10 @@ class CoordinatorState:
     def report_failure(self, what: str, group_id: str, error: Exception) -> None:
         """Report a contained exception to the driver."""
         self._effects.append(Failure(what, group_id, error))
+
+    def report_conversion(self, group: Group) -> None:
+        """Report to the driver that a group with members has changed its protocol."""
+        self._effects.append(GroupConverted(group.group_id, group.type))
 
     def persist(
         self,

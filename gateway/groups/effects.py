@@ -94,6 +94,14 @@ class LimitExceeded:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupConverted:
+    """A group with members has changed its protocol: it is of ``type`` now (``Group.type``)."""
+
+    group_id: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
 class ResolveRegexes:
     """Compare these expressions of a consumer group with all topics that ``may_describe`` allows,
     and send what they matched as ``RegexesResolved``.
@@ -104,4 +112,4 @@ class ResolveRegexes:
     may_describe: Callable[[str], bool]
 
 
-Effect = Persist | Answer | Failure | LimitExceeded | ResolveRegexes
+Effect = Persist | Answer | Failure | LimitExceeded | GroupConverted | ResolveRegexes

@@ -184,6 +184,7 @@ class Conversion:
         except Exception as error:
             raise HalfAppliedError from error
         self._state.persist(group, records)
+        self._state.report_conversion(group)
 
     def rebalance(self, group: Group) -> None:
         """Have the members of a group that was downgraded join."""

@@ -97,6 +97,7 @@ class ConsumerGroups:
         )
         group = self._state.groups[event.group_id]
         if converted is not None:
+            self._state.report_conversion(group)
             yield from self._changes.conversion.dismiss(group, before)
             yield from self._changes.start_sessions(group)
         self._changes.await_heartbeat(group, after)

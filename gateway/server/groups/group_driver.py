@@ -35,7 +35,7 @@ from gateway.groups import (
 from gateway.groups.consumer.events import ConsumerHeartbeat, RegexesResolved
 from gateway.groups.consumer.group import ResolvedRegex
 from gateway.groups.consumer.regex import matching
-from gateway.groups.effects import ResolveRegexes
+from gateway.groups.effects import GroupConverted, ResolveRegexes
 from gateway.groups.events import CompleteTransaction, Event, JoinGroup, Result
 from gateway.log.files.errors import LogError
 from gateway.ports.services import Completable
@@ -242,6 +242,10 @@ class GroupDriver:
                 )
             elif isinstance(effect, LimitExceeded):
                 self._refused(effect)
+            elif isinstance(effect, GroupConverted):
+                self._reports.report(
+                    "group converted", group=escape(effect.group_id), type=effect.type
+                )
             elif isinstance(effect, ResolveRegexes):
                 self._to_resolve.append(effect)
                 self._resolve.set()

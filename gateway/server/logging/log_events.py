@@ -170,6 +170,13 @@ _GROUPS: Final = (
     ),
     _event("offset store available", "info", "", "The server answers requests of groups again."),
     _event(
+        "group converted",
+        "info",
+        "group type",
+        "A member of the other protocol joined a group with members, or those of one protocol "
+        "were left: `type` is `consumer` (KIP-848) or `classic` now.",
+    ),
+    _event(
         "group limit reached",
         "warning",
         "limit principal group",

@@ -343,6 +343,7 @@ def test_group_goes_back_and_forth_and_leaves_nothing() -> None:
         assert world.join("a", "t", owner="User:a").error is ErrorCode.NONE
         world.beat("a", -1)
         assert world.core.groups["g"].type == "classic"
+    assert world.converted == ["consumer", "classic"] * 3
     for name in ("k", "m"):
         assert _leave(world, "", name).errors == [ErrorCode.NONE]
     world.send(e.DeleteGroups(("g",)))

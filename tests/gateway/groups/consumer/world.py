@@ -26,7 +26,7 @@ from gateway.groups.consumer.events import (
 from gateway.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from gateway.groups.consumer.regex import matching
 from gateway.groups.consumer.topics import TopicMetadata
-from gateway.groups.effects import ResolveRegexes
+from gateway.groups.effects import GroupConverted, ResolveRegexes
 from gateway.groups.events import Event, Result
 from kwire.uuid import Uuid
 
@@ -81,6 +81,7 @@ class World:
         self.owners: dict[bytes, str] = {}
         self.exceeded: list[str] = []
         self.answers: list[Answer] = []
+        self.converted: list[str] = []  # the types of "g" after each conversion
         self.ms = 0
         self._made = 0
         self._to_resolve: list[ResolveRegexes] = []
@@ -183,6 +184,8 @@ class World:
                     self.owners.update(effect.owners)
                 case Answer():
                     answers.append(effect)
+                case GroupConverted():
+                    self.converted.append(effect.type)
                 case ResolveRegexes():
                     self._to_resolve.append(effect)
                 case LimitExceeded():
