@@ -21,14 +21,14 @@ from tests.waiting import PATIENCE_S, until
 from tools.kafka import Cluster, Node
 from tools.metadata_load import Load
 
-LEADERS_KILLED = 6
+LEADERS_KILLED = 4
 #: Requests that every new leader must have done before it is its turn.
 LOAD_A_ROUND = 5
 #: A snapshot every few seconds of the load, or none.
 OFTEN, NEVER = 30_000, 1_000_000_000
 _BYTES_BETWEEN = "metadata.log.max.record.bytes.between.snapshots"
 #: In these rounds the leader is cut off before it dies: it writes what it cannot commit.
-_CUT_OFF_ROUNDS = (1, 3, 5)
+_CUT_OFF_ROUNDS = (1, 3)
 #: In these rounds one voter is down.
 _LEFT_BEHIND_ROUNDS = range(2, 4)
 

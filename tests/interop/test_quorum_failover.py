@@ -57,7 +57,7 @@ from tools.metadata_load import Load
 from tools.metadata_nodes import wait_for
 from tools.process import lasting_ports
 
-_GATEWAYS_KILLED = 10
+_GATEWAYS_KILLED = 6
 _PROPERTIES = {**QUICK_ELECTIONS, "metadata.log.max.record.bytes.between.snapshots": str(OFTEN)}
 _SEED = 4
 _KRAFT_VERSION, _KRAFT_VOTERS = 5, 6
@@ -72,7 +72,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FailoverReport]
     with ExitStack() as stack:
         cluster = stack.enter_context(
             kafka(
-                brokers=2,
+                brokers=1,
                 controllers=3,
                 static_voters=True,
                 properties=_PROPERTIES,
