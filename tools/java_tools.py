@@ -36,25 +36,26 @@ _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">H")
 
 
-def runner() -> Path:
-    """A jar with the compiled ``ToolRunner.java``; made if there is none yet. Raises JavaError.
+def compiled(program: Path, class_path: Sequence[Path] = ()) -> Path:
+    """A jar with the classes of the source file ``program``, which uses those of ``class_path``;
+    made if there is none yet. Raises JavaError.
 
     Java can run the source itself, but compiles it in every virtual machine then.
     """
     compiler = Path(java.java()).resolve().with_name("javac")
     if not compiler.exists():
         raise java.JavaError(f"there is no {compiler}: Kafka's tools need a JDK")
-    source = _PROGRAM.read_bytes()
-    names = repr((str(compiler), compiler.stat().st_mtime_ns, source))
+    jars = ":".join(map(str, class_path))
+    names = repr((str(compiler), compiler.stat().st_mtime_ns, program.read_bytes(), jars))
     target = cache_dir() / "classes" / f"{hashlib.sha256(names.encode()).hexdigest()[:16]}.jar"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-            command = [str(compiler), "-d", f"{scratch}/classes", str(_PROGRAM)]
+            command = [str(compiler), "-cp", jars, "-d", f"{scratch}/classes", str(program)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise java.JavaError(f"{' '.join(command)}:\n{done.stderr[-4000:]}")
-            made = shutil.make_archive(f"{scratch}/runner", "zip", f"{scratch}/classes")
+            made = shutil.make_archive(f"{scratch}/made", "zip", f"{scratch}/classes")
             Path(made).replace(target)  # whole, whichever process is the last
     return target
 
@@ -68,7 +69,7 @@ class _Machine:
             version=version,
             options=(*java.QUICK_START, _HEAP),
             log_level=log_level,
-            more_jars=[runner()],
+            more_jars=[compiled(_PROGRAM)],
         )
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -20,10 +20,14 @@ from pathlib import Path
 
 from kwire.jars.maven import cache_dir, locked
 from tools.java import JavaError, java
+from tools.java_tools import compiled
 
 #: For a driver's JVM that lives for minutes on few cores: the second compiler would take half of
 #: its processor time. Code of the first compiler needs a larger stack.
 FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
+#: For jars that Maven or pip has checked: their byte code is not verified a second time. Space for
+#: new objects: a collection of them costs by what is alive.
+_TRUSTED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -Xmn300m"
 #: For queries on few rows: to compile code for each of them costs more than to interpret it.
 FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
@@ -31,6 +35,7 @@ FEW_ROWS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 _ARCHIVE = "classes.jsa"
+_QUIET_FILES = Path(__file__).with_name("QuietFiles.java")
 #: Long, because the prefetch of the tests runs it on a processor that other work leaves idle.
 _TIMEOUT_S = 900
 #: Rows between Spark and Python both ways, files, SQL and a stream.
@@ -75,9 +80,22 @@ def driver_options() -> str:
     """JVM options of a driver in this :func:`environment`. Raises JavaError."""
     archive = home() / _ARCHIVE
     if not archive.exists():
-        return FAST_START
+        return f"{FAST_START} {_TRUSTED}"
     # An archive that does not fit is not used, and nothing is said of it.
-    return f"{FAST_START} -XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    quiet = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+    return f"{FAST_START} {_TRUSTED} -XX:SharedArchiveFile={archive} {quiet}"
+
+
+def quiet_files() -> dict[str, str]:
+    """Settings of a session that makes many files on this machine, and is the only one that reads
+    them by Hadoop (``QuietFiles.java``). Raises JavaError.
+    """
+    hadoop = (home() / "jars").glob("hadoop-client-api-*.jar")
+    return {
+        "spark.driver.extraClassPath": str(compiled(_QUIET_FILES, tuple(hadoop))),
+        "spark.hadoop.fs.file.impl": _QUIET_FILES.stem,
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    }
 
 
 def home() -> Path:

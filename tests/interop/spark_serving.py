@@ -57,12 +57,16 @@ def serving(logs: Any, which: tuple[str, str], into: Path) -> Iterator[Served]:
 @contextmanager
 def submitted(script: str, arguments: Sequence[str], into: Path) -> Iterator[Process]:
     """An example as a user starts it, by spark-submit in a process of its own."""
-    jars = ["--jars", str(spark_jars()), "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+    settings = {
+        **spark_home.FEW_ROWS,
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.ui.enabled": "false",
+    }
     command = [
         _spark_submit(),
-        *jars,
-        "--conf",
-        "spark.driver.host=127.0.0.1",
+        *("--jars", str(spark_jars()), "--master", "local[1]"),
+        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
         "--driver-java-options",
         spark_home.driver_options(),
         str(EXAMPLES / script),

@@ -44,7 +44,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(
         java, "command", lambda *arguments, **options: [sys.executable, str(program)]
     )
-    monkeypatch.setattr(java_tools, "runner", lambda: program)
+    monkeypatch.setattr(java_tools, "compiled", lambda source: program)
     monkeypatch.setattr(java_tools, "_idle", {})
     yield
     for idle in java_tools._idle.values():
