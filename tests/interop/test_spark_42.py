@@ -24,7 +24,6 @@ SELECTED = (
     "tests/kwire/spark/test_frames.py::test_filters_run_in_the_jvm_and_lose_nothing_damaged",
     "tests/kwire/spark/test_frames.py::test_damaged_values_are_rows_unless_fail_fast",
     "tests/interop/test_spark.py::test_batch_reads_the_whole_topic[from-a-snapshot-subscribe]",
-    "tests/interop/test_spark.py::test_available_now_reads_the_whole_topic[from-a-snapshot-assign]",
     "tests/interop/test_spark.py::test_micro_batch_that_failed_is_repeated",
     "tests/interop/test_spark.py::test_decoded_columns_equal_kafka_dump_log[from-a-snapshot]",
     "tests/interop/test_spark_source.py::test_batch_equals_kafka_dump_log",
@@ -32,7 +31,8 @@ SELECTED = (
     "tests/interop/test_spark_source.py::test_checkpoint_of_another_log_is_refused",
     "tests/interop/test_spark_source.py::test_files_equal_kafka_dump_log[p-one-segments-7]",
     "tests/interop/test_spark_tables.py::test_running_stream_has_new_records_in_its_tables",
-    "tests/interop/test_spark_tables.py::test_tables_in_spark_are_the_rows_of_the_files",
+    "tests/interop/test_spark_tables.py::"
+    "test_tables_in_spark_are_the_rows_of_the_files[p-quorum-101]",
 )
 
 
