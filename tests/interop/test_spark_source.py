@@ -210,7 +210,7 @@ def test_restarted_stream_gives_every_row_once(
 ) -> None:
     with serving(logs, "p-one-segments", "7", tmp_path) as served:
         options, checkpoint = (
-            served.options(startingOffsets="earliest", maxOffsetsPerTrigger=60),
+            served.options(startingOffsets="earliest", maxOffsetsPerTrigger=200),
             tmp_path / "checkpoint",
         )
         first = run(spark, options, checkpoint, bad=2)
