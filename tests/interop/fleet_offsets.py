@@ -12,7 +12,6 @@ import json
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,7 +31,6 @@ def main(logs: Sequence[Path], offsets: int, seed: int) -> None:
     """Keep tables of the clusters whose log directories are LOGS, and compare them."""
     choose, found = random.Random(seed), [Truth(log) for log in logs]
     ends = {one.cluster_id: one.chosen_ends(choose, offsets) for one in found}
-    began = time.process_time()
     spark = session(conf={"spark.ui.enabled": "false", "spark.driver.memory": "4g"})
     spark.sparkContext.setLogLevel("ERROR")
     with tempfile.TemporaryDirectory(prefix="kwire-fleet-offsets-") as where:
@@ -47,7 +45,6 @@ def main(logs: Sequence[Path], offsets: int, seed: int) -> None:
         "format": format_of(),
         "records": sum(one.records for one in told),
         "offsets": sum(map(len, ends.values())),
-        "cpu_s": round(time.process_time() - began),
         "different": different,
     }
     print(json.dumps(report))
