@@ -17,6 +17,9 @@ from tools.partition_checker.faults import FAULTS
 from tools.partition_checker.run import check
 
 _ROUNDS = 3
+#: Between two idempotent records, s. A producer of librdkafka with records that wait looks after
+#: them each millisecond, in a thread a broker.
+_PAUSE_S = 0.05
 
 
 class Case(NamedTuple):
@@ -44,7 +47,7 @@ def test_replicated_records_outlive_failures_of_brokers(case: Case) -> None:
     need_clients()
     need_kafka()
     with brokers(own=case.own, java=case.java, controllers=case.controllers) as running:
-        report = check(running, _ROUNDS, sorted(FAULTS), case.seed, 0.01)
+        report = check(running, _ROUNDS, sorted(FAULTS), case.seed, _PAUSE_S)
     assert not report["violations"]
     assert not report["errors"]
     assert sum(report["faults"].values()) == _ROUNDS
