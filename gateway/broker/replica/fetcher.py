@@ -232,6 +232,9 @@ class Fetcher:
             if diverging.epoch < 0:
                 one.leaders_end = data.high_watermark
                 return Append(one, data.records, data.high_watermark, data.log_start_offset)
+            if 0 <= diverging.end_offset <= data.log_start_offset:
+                # All that the logs share was deleted, or nothing is known of it.
+                return StartAt(one, data.log_start_offset)
             if diverging.end_offset >= 0:
                 return Truncate(one, diverging.epoch, diverging.end_offset)
             one.error = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -263,10 +266,11 @@ class Fetcher:
         its end is in the leader's log after all (``fetchOffsetAndTruncate``).
         """
         end = one.wire.fetch_offset
-        if leaders_end < end:
+        if leaders_start < leaders_end < end:
             # Its leader was elected without the newest records.
             return CutTo(one, leaders_end)
-        return StartAt(one, leaders_start) if leaders_start > end else None
+        is_within = leaders_start <= end <= leaders_end
+        return None if is_within else StartAt(one, leaders_start)
 
     def positioned(self, one: Followed, position: Position) -> None:
         """The step of a partition is done, and its log is at ``position``."""

@@ -152,11 +152,11 @@ class FollowerFetches:
             data.error_code = int(fault)
             return data
         log, offset = replica.log, wanted.fetch_offset
-        if not log.start_offset <= offset <= log.end_offset:
+        diverging = None if offset < log.start_offset else _diverging(replica, wanted)
+        if diverging is None and not log.start_offset <= offset <= log.end_offset:
             data.error_code = int(ErrorCode.OFFSET_OUT_OF_RANGE)
             return data
         data.high_watermark, data.log_start_offset = replica.high_watermark, log.start_offset
-        diverging = _diverging(replica, wanted)
         if diverging is not None:
             data.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
             return data

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from gateway.base.leader_epochs import LeaderEpochs, end_offset_for
 from gateway.broker.replica.fetcher import Fetcher
 from gateway.broker.replica.followed import Position, StartAt, Status, Truncate
 from tests.patches import patched
-from tests.sim.brokers import following
+from tests.sim.brokers import following, replica
 from tests.sim.brokers.broker import Broker
 from tests.sim.brokers.following import SourceFetcher
 from tests.sim.brokers.partition_log import PartitionLog
@@ -38,6 +39,22 @@ def truncates_to_the_high_watermark() -> Context:
             self.truncate(self.high_watermark)
 
     return patched(Replica, follow=follow)
+
+
+@MUTANTS.register("Kafka, which keeps such a log")
+@contextmanager
+def keeps_what_may_be_of_another_history() -> Iterator[None]:
+    """A follower keeps a log of which the leader has deleted every record, and its producers."""
+    step_of = Fetcher._step
+
+    def step(self: Fetcher, one: Any, data: Any, now: float) -> Any:
+        found, diverging = step_of(self, one, data, now), data.diverging_epoch
+        if isinstance(found, StartAt):
+            return Truncate(one, diverging.epoch, diverging.end_offset)
+        return found
+
+    with patched(Fetcher, _step=step), patched(replica, begins_anew=lambda *_: False):
+        yield
 
 
 @MUTANTS.register("KIP-279")

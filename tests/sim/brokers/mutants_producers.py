@@ -12,7 +12,7 @@ from gateway.broker.produce.producer_state import ProducerState, ProducerStates
 from gateway.broker.produce.refusal import BatchRefused
 from kwire.protocol import ErrorCode
 from tests.patches import patched
-from tests.sim.brokers import partition_log, replica
+from tests.sim.brokers import partition_log
 from tests.sim.brokers.partition_log import PartitionLog
 from tests.sim.brokers.replica import Replica
 from tests.sim.mutant_registry import Mutants
@@ -34,12 +34,6 @@ def followers_know_no_producers() -> Context:
 
     of_replica = Replica.append_as_follower
     return patched(Replica, append_as_follower=append)
-
-
-@MUTANTS.register("Kafka, which keeps such a log")
-def keeps_producers_that_no_epoch_confirms() -> Context:
-    """A follower keeps a log of which the leader has deleted every record, and its producers."""
-    return patched(replica, begins_anew=lambda *_: False)
 
 
 @MUTANTS.register("broker.md 7: producer state dropped when acks=all times out")

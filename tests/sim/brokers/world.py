@@ -7,6 +7,7 @@ every process.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +41,8 @@ TOPIC: Final = "orders"
 PRODUCER_IDS: Final = 2001
 CONSUMER_IDS: Final = 3001
 _STARTED_S: Final = 30.0
+#: A controller that does not lead any more creates no topic.
+_ASK_AGAIN_S: Final = 5.0
 
 
 class Admin(SimulatedProcess):
@@ -117,9 +120,12 @@ class BrokerWorld(Timeline[SimulatedProcess]):
         while not self._all_unfenced():
             assert self.now < _STARTED_S, "the brokers do not start"
             yield 0.1
-        self.admin.ask(self._topic())
+        asked_at = -math.inf
         while TOPIC not in self.metadata.image.topic_ids:
             assert self.now < _STARTED_S, "the topic is not created"
+            if self.now >= asked_at + _ASK_AGAIN_S:
+                asked_at = self.now
+                self.admin.ask(self._topic())
             yield 0.05
         topic_id = self.metadata.image.topic_ids[TOPIC]
         self.keys = [(topic_id, index) for index in range(self.shape.partitions)]

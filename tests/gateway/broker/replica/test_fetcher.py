@@ -204,6 +204,15 @@ def test_diverging_epoch_is_a_truncation() -> None:
     assert made.answered(answer(diverging(0, 2, 6)), 0.0) == [Truncate(first, 2, 6)]
 
 
+@pytest.mark.parametrize("end", [4, 6])
+def test_log_of_which_the_leader_has_deleted_all_that_may_agree_begins_anew(end: int) -> None:
+    made, (first,) = fetcher(0)
+    request(made)
+    one = diverging(0, 2, end)
+    one.log_start_offset = 6
+    assert made.answered(answer(one), 0.0) == [StartAt(first, 6)]
+
+
 def test_diverging_epoch_without_an_end_is_a_pause() -> None:
     made, (first,) = fetcher(0)
     request(made)
@@ -213,7 +222,7 @@ def test_diverging_epoch_without_an_end_is_a_pause() -> None:
 
 @pytest.mark.parametrize(
     ("leaders", "step"),
-    [((0, 6), CutTo), ((15, 20), StartAt), ((3, 20), None), ((10, 10), None)],
+    [((0, 6), CutTo), ((6, 6), StartAt), ((15, 20), StartAt), ((3, 20), None), ((10, 10), None)],
 )
 def test_position_outside_of_the_leaders_log(leaders: tuple[int, int], step: type | None) -> None:
     made, (first,) = fetcher(0)
