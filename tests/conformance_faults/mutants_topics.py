@@ -81,7 +81,7 @@ def partitions_have_no_default() -> Context:
             topic.num_partitions = 0
         return original(topic, *more)
 
-    return wrapped(create_topics, "_create", create)
+    return wrapped(create_topics, "create_topic", create)
 
 
 @mutant("topics.delete")
