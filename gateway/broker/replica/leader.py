@@ -82,7 +82,10 @@ class Leader:
             and isinstance(self.state, Proposal)
         ):
             return
-        is_new_leader = self.leader_epoch < 0
+        # In an epoch that it has not seen another may have led, and followers cut their logs: the
+        # records of several epochs may come at once.
+        has_missed_one = record.leader_epoch > self.leader_epoch + 1
+        is_new_leader = self.leader_epoch < 0 or has_missed_one
         known = self.followers
         self.followers = {
             broker_id: known.get(broker_id) or FollowerState(broker_id)

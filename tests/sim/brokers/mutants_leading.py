@@ -46,6 +46,19 @@ def _commits(end: Any, *, minimum: bool = True, monotonic: bool = True) -> Conte
 # --- the high watermark
 
 
+@MUTANTS.register("Kafka, which keeps it")
+def knows_followers_from_before_a_missed_epoch() -> Context:
+    """A leader that has missed the epoch of another one keeps what it knows of its followers."""
+    lead = Leader.lead
+
+    def leads(self: Leader, record: Any, end_offset: int, now: float) -> None:
+        if 0 <= self.leader_epoch < record.leader_epoch:
+            self.leader_epoch = record.leader_epoch - 1
+        lead(self, record, end_offset, now)
+
+    return patched(Leader, lead=leads)
+
+
 @MUTANTS.register("an obvious mistake")
 def commits_alone() -> Context:
     """Records in the leader's log count as committed."""

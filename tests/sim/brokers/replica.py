@@ -223,7 +223,7 @@ class Replica:
         before = log.end_offset, log.last_epoch
         self.broker.world.note("%s truncates %d to %d", self.broker, self.key[1], offset)
         self.broker.world.checker.truncates(self, offset)
-        if offset < log.start_offset:
+        if offset < log.start_offset or offset == log.start_offset < log.end_offset:
             self.start_at(offset)
             return True
         log.truncate_to(offset)

@@ -304,6 +304,17 @@ def test_new_epoch_of_the_same_leader_keeps_what_its_followers_have() -> None:
     assert world.leader.followers[2].caught_up_at == world.now
 
 
+def test_leader_that_has_missed_an_epoch_does_not_know_what_its_followers_have() -> None:
+    world = World(isr=(1, 2, 3), end=10)
+    world.fetch(2, 10)
+    world.fetch(3, 5)
+    # Broker 2 led in epoch 2, and broker 3 may have cut its log. Both followed, and 3 left the ISR.
+    world.lead(3, (1, 2))
+    assert world.leader.high_watermark == 5
+    world.fetch(2, 7)
+    assert world.leader.high_watermark == 7
+
+
 def test_assignment_adds_and_removes_followers() -> None:
     world = World((1, 2))
     world.fetch(2, 10)
