@@ -43,18 +43,16 @@ class FollowerState:
     broker_epoch: int | None = None
     contact: Contact | None = None
 
-    def begin_epoch(self, end_offset: int, now: float, *, is_new: bool, is_in_sync: bool) -> None:
-        """A leader epoch begins where the leader's log ends. ``is_new``: its leader did not lead
-        before, so nothing is known. ``is_in_sync``: the follower is in the ISR, and is given the
-        whole of ``replica.lag.time.max.ms`` for its first Fetch.
+    def begin_epoch(self, now: float, *, is_in_sync: bool) -> None:
+        """A leader epoch begins: nothing is known of the follower before its first Fetch, also
+        where the leader has led before. The records of several epochs may come at once: another
+        broker has led, and the follower has cut its log, or it was no replica, and has deleted it.
+        ``is_in_sync``: the follower is in the ISR, and is given the whole of
+        ``replica.lag.time.max.ms`` for that Fetch.
         """
-        if is_new:
-            self.log_start_offset = self.end_offset = UNKNOWN
-            self.leader_end_offset, self.fetched_at = UNKNOWN, _NEVER
-            self.broker_epoch = self.contact = None
-        else:
-            self.leader_end_offset = end_offset
-            self.fetched_at = now if is_in_sync else _NEVER
+        self.log_start_offset = self.end_offset = UNKNOWN
+        self.leader_end_offset, self.fetched_at = UNKNOWN, _NEVER
+        self.broker_epoch = self.contact = None
         self.caught_up_at = now if is_in_sync else _NEVER
 
     def fetched(

@@ -82,10 +82,6 @@ class Leader:
             and isinstance(self.state, Proposal)
         ):
             return
-        # In an epoch that it has not seen another may have led, and followers cut their logs: the
-        # records of several epochs may come at once.
-        has_missed_one = record.leader_epoch > self.leader_epoch + 1
-        is_new_leader = self.leader_epoch < 0 or has_missed_one
         known = self.followers
         self.followers = {
             broker_id: known.get(broker_id) or FollowerState(broker_id)
@@ -98,9 +94,7 @@ class Leader:
         self.end_offset = max(self.end_offset, end_offset)
         if is_new_epoch:
             for one in self.followers.values():
-                one.begin_epoch(
-                    end_offset, now, is_new=is_new_leader, is_in_sync=one.broker_id in record.isr
-                )
+                one.begin_epoch(now, is_in_sync=one.broker_id in record.isr)
             self.leader_epoch, self.epoch_start_offset = record.leader_epoch, end_offset
         self.partition_epoch = record.partition_epoch
         self._advance(now)

@@ -47,16 +47,16 @@ def _commits(end: Any, *, minimum: bool = True, monotonic: bool = True) -> Conte
 
 
 @MUTANTS.register("Kafka, which keeps it")
-def knows_followers_from_before_a_missed_epoch() -> Context:
-    """A leader that has missed the epoch of another one keeps what it knows of its followers."""
-    lead = Leader.lead
+def knows_followers_from_an_earlier_epoch() -> Context:
+    """A leader that leads in a new epoch keeps what it knows of its followers."""
+    begin = FollowerState.begin_epoch
 
-    def leads(self: Leader, record: Any, end_offset: int, now: float) -> None:
-        if 0 <= self.leader_epoch < record.leader_epoch:
-            self.leader_epoch = record.leader_epoch - 1
-        lead(self, record, end_offset, now)
+    def begins(self: FollowerState, now: float, *, is_in_sync: bool) -> None:
+        known = self.end_offset, self.log_start_offset, self.broker_epoch, self.contact
+        begin(self, now, is_in_sync=is_in_sync)
+        self.end_offset, self.log_start_offset, self.broker_epoch, self.contact = known
 
-    return patched(Leader, lead=leads)
+    return patched(FollowerState, begin_epoch=begins)
 
 
 @MUTANTS.register("an obvious mistake")

@@ -295,24 +295,24 @@ def test_record_that_the_leader_knows_does_not_end_a_change() -> None:
 # ------------------------------------------------------------------------------------------------
 
 
-def test_new_epoch_of_the_same_leader_keeps_what_its_followers_have() -> None:
-    world = World((1, 2))
-    world.fetch(2, 10)
-    world.now += 5
-    world.lead(2, (1, 2), end=12)
-    assert world.leader.epoch_start_offset == 12 and world.leader.followers[2].end_offset == 10
-    assert world.leader.followers[2].caught_up_at == world.now
-
-
-def test_leader_that_has_missed_an_epoch_does_not_know_what_its_followers_have() -> None:
+def test_new_epoch_of_the_same_leader_waits_for_a_fetch_of_its_followers() -> None:
     world = World(isr=(1, 2, 3), end=10)
     world.fetch(2, 10)
     world.fetch(3, 5)
-    # Broker 2 led in epoch 2, and broker 3 may have cut its log. Both followed, and 3 left the ISR.
-    world.lead(3, (1, 2))
-    assert world.leader.high_watermark == 5
+    world.now += 5
+    # Another broker may have led meanwhile, and broker 2 have cut its log; broker 3 left the ISR.
+    world.lead(2, (1, 2))
+    assert world.leader.epoch_start_offset == 10 and world.leader.high_watermark == 5
+    assert world.leader.followers[2].caught_up_at == world.now
     world.fetch(2, 7)
     assert world.leader.high_watermark == 7
+
+
+def test_replica_that_was_removed_and_added_again_is_not_taken_for_one_with_its_log() -> None:
+    world = World(isr=(1, 2, 3), end=10)
+    world.fetch(3, 10)
+    world.lead(2, (1, 2))  # both changes at once: broker 3 has deleted its log
+    assert world.leader.look_again() is None
 
 
 def test_assignment_adds_and_removes_followers() -> None:
