@@ -1,8 +1,8 @@
 """Schedules the periodic tasks of the controller (``PeriodicTaskControlManager``).
 
 They fence brokers whose sessions ended, elect leaders, remove expired tokens, and create the audit
-topic. A task returns
-records like the decision on a request, and none if there is nothing to do. It knows no log.
+topic. A task returns records like the decision on a request, and none if there is nothing to do. It
+knows no log.
 """
 
 from __future__ import annotations

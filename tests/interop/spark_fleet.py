@@ -292,7 +292,7 @@ def renamed(directory: Path, id: str) -> Path:
 
 
 def code_of_the_page_runs(spark: SparkSession, values: dict[str, object]) -> None:
-    """The Python blocks of docs/spark-fleet.md, in this session."""
+    """Run the Python blocks of docs/spark-fleet.md in this session."""
     for block in blocks():
         if block.page == "docs/spark-fleet.md" and block.language == "python":
             text = block.text

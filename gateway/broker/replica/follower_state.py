@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-#: An offset that is not known, as that of a follower that has not fetched since this leader began.
+#: An offset that is not known, as that of a follower that has not fetched since the epoch began.
 UNKNOWN: Final = -1
 _NEVER: Final = float("-inf")
 
@@ -29,7 +29,7 @@ class Contact:
 
 @dataclass(slots=True)
 class FollowerState:
-    """A follower of the assignment, in the ISR or not."""
+    """A follower of the assignment, in the ISR or not, in one epoch of its leader."""
 
     broker_id: int
     log_start_offset: int = UNKNOWN
@@ -42,18 +42,6 @@ class FollowerState:
     #: Of the newest Fetch; None before the first, -1 if the request has none.
     broker_epoch: int | None = None
     contact: Contact | None = None
-
-    def begin_epoch(self, now: float, *, is_in_sync: bool) -> None:
-        """A leader epoch begins: nothing is known of the follower before its first Fetch, also
-        where the leader has led before. The records of several epochs may come at once: another
-        broker has led, and the follower has cut its log, or it was no replica, and has deleted it.
-        ``is_in_sync``: the follower is in the ISR, and is given the whole of
-        ``replica.lag.time.max.ms`` for that Fetch.
-        """
-        self.log_start_offset = self.end_offset = UNKNOWN
-        self.leader_end_offset, self.fetched_at = UNKNOWN, _NEVER
-        self.broker_epoch = self.contact = None
-        self.caught_up_at = now if is_in_sync else _NEVER
 
     def fetched(
         self,

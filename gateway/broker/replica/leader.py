@@ -82,7 +82,10 @@ class Leader:
             and isinstance(self.state, Proposal)
         ):
             return
-        known = self.followers
+        # Nothing is known of a follower before its first Fetch in the epoch. The records of several
+        # epochs may come at once: another broker has led, and the follower has cut its log, or it
+        # was no replica, and has deleted it.
+        known = {} if is_new_epoch else self.followers
         self.followers = {
             broker_id: known.get(broker_id) or FollowerState(broker_id)
             for broker_id in record.replicas
@@ -94,7 +97,9 @@ class Leader:
         self.end_offset = max(self.end_offset, end_offset)
         if is_new_epoch:
             for one in self.followers.values():
-                one.begin_epoch(now, is_in_sync=one.broker_id in record.isr)
+                if one.broker_id in record.isr:
+                    # It has the whole of ``replica.lag.time.max.ms`` for that Fetch.
+                    one.caught_up_at = now
             self.leader_epoch, self.epoch_start_offset = record.leader_epoch, end_offset
         self.partition_epoch = record.partition_epoch
         self._advance(now)

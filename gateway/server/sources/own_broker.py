@@ -74,6 +74,7 @@ def open_broker(
         {one.name: (one.min_version, one.max_version) for one in OWN_FEATURES},
         config.broker_rack,
     )
+    fetching = _fetching(config)
     try:
         broker = BrokerNode(
             directories,
@@ -89,7 +90,7 @@ def open_broker(
                 fsync=config.metadata_log_fsync,
                 retention_check_s=config.log_retention_check_interval_ms / 1000,
                 replica_lag_s=config.replica_lag_time_max_ms / 1000,
-                fetching=_fetching(config),
+                fetching=fetching,
                 queued_max_bytes=config.queued_max_request_bytes,
             ),
             offsets_topic=_offsets_topic(config),
@@ -101,7 +102,9 @@ def open_broker(
         raise ConfigError(f"data.dir: {error}") from None
     stack.callback(broker.close)
     if audit is not None:
-        broker.audit_forwarder = _audit_forwarder(config, audit, node.loader, broker, reports)
+        broker.audit_forwarder = _audit_forwarder(
+            config, fetching.brokers, audit, node.loader, broker, reports
+        )
     return broker
 
 
@@ -182,13 +185,13 @@ def _offsets_topic(config: Config) -> InternalTopicSettings:
 
 def _audit_forwarder(
     config: Config,
+    brokers: InterBrokerSettings,
     audit: AuditPartition,
     loader: MetadataLoader,
     broker: BrokerNode,
     reports: Reports,
 ) -> AuditForwarder:
     """Return the task that hands this node's audit log over to the audit topic, not started."""
-    brokers = _fetching(config).brokers
     if isinstance(brokers.connection, ConnectionSettings):
         connection = replace(brokers.connection, client_id=AUDIT_CLIENT_ID)
         brokers = brokers._replace(connection=connection)

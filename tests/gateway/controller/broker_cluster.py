@@ -39,6 +39,15 @@ class BrokerCluster(Cluster):
     def partition(self, index: int = 0, topic: str = TOPIC) -> PartitionRecord:
         return self.image.partitions[self.image.topic_ids[topic]][index]
 
+    def poll(self, after_ms: int = 0) -> list[str]:
+        """Run the periodic tasks after so many milliseconds; the names of their operations."""
+        self.now_ms += after_ms
+        operations = self.controller.poll(self.now_ms)
+        for operation in operations:
+            self.commit(operation)
+        self.check()
+        return [operation.name for operation in operations]
+
     # --- brokers
 
     def register(self, broker_id: int, *, previous_epoch: int = -1) -> Any:

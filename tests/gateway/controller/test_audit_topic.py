@@ -22,14 +22,6 @@ def cluster(voters: tuple[int, ...], **settings: Any) -> BrokerCluster:
     return BrokerCluster(nodes=voters, audit_topic=CONFIGS, **settings)
 
 
-def poll(it: BrokerCluster) -> list[str]:
-    operations = it.controller.poll(it.now_ms)
-    for operation in operations:
-        it.commit(operation)
-    it.check()
-    return [operation.name for operation in operations]
-
-
 def configs(it: BrokerCluster) -> dict[str, str]:
     return dict(it.image.configs.get((TOPIC_RESOURCE, AUDIT_TOPIC), {}))
 
@@ -37,22 +29,22 @@ def configs(it: BrokerCluster) -> dict[str, str]:
 def test_topic_of_one_node_is_created_as_soon_as_its_broker_is_unfenced() -> None:
     it = cluster((1,))
     it.register(1)
-    assert poll(it) == []
+    assert it.poll() == []
     it.heartbeat(1)
     assert it.controller.deadline_ms == it.now_ms, "before a client can ask for anything"
-    assert poll(it) == ["createAuditTopic"]
+    assert it.poll() == ["createAuditTopic"]
     assert it.partition(topic=AUDIT_TOPIC).replicas == [1] and configs(it) == CONFIGS
     it.now_ms += CHECK_MS
-    assert poll(it) == []
+    assert it.poll() == []
 
 
 def test_topic_of_three_nodes_has_three_replicas_two_of_which_acknowledge() -> None:
     it = cluster((1, 2, 3))
     for broker in (1, 2):
         it.come(broker)
-        assert poll(it) == [], "a replica would be missing for ever"
+        assert it.poll() == [], "a replica would be missing for ever"
     it.come(3)
-    assert poll(it) == ["createAuditTopic"]
+    assert it.poll() == ["createAuditTopic"]
     partition = it.partition(topic=AUDIT_TOPIC)
     assert sorted(partition.isr) == [1, 2, 3]
     assert configs(it) == {**CONFIGS, "min.insync.replicas": "2"}
@@ -64,7 +56,7 @@ def test_topic_is_not_created_while_a_voter_is_no_broker(brokers: tuple[int, ...
     for broker in brokers:
         it.come(broker)
     it.now_ms += CHECK_MS
-    assert poll(it) == []
+    assert it.poll() == []
 
 
 def test_topic_is_created_by_the_next_controller_too() -> None:
@@ -73,13 +65,13 @@ def test_topic_is_created_by_the_next_controller_too() -> None:
     it.controller.deactivate()
     it.controller.activate(it.image, it.now_ms)
     it.now_ms += CHECK_MS
-    assert poll(it) == ["createAuditTopic"]
+    assert it.poll() == ["createAuditTopic"]
 
 
 def test_topic_is_not_created_where_it_is_disabled() -> None:
     it = BrokerCluster([1], nodes=(1,))
     it.now_ms += CHECK_MS
-    assert poll(it) == []
+    assert it.poll() == []
 
 
 def test_no_client_can_create_extend_or_delete_the_topic_but_configure_it() -> None:
@@ -87,7 +79,7 @@ def test_no_client_can_create_extend_or_delete_the_topic_but_configure_it() -> N
     answer = it.ask(create({"name": AUDIT_TOPIC}))
     assert answer.topics[0].error_code == ErrorCode.INVALID_REQUEST
     it.come(1)
-    poll(it)
+    it.poll()
     more = {"name": AUDIT_TOPIC, "count": 2, "assignments": None}
     answer = it.ask(made("CreatePartitionsRequest", topics=[more]))
     assert answer.results[0].error_code == ErrorCode.INVALID_REQUEST

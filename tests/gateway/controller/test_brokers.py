@@ -17,16 +17,6 @@ SESSION_MS = 9_000
 LOOK_MS = SESSION_MS // 8
 
 
-def poll(it: BrokerCluster, after_ms: int) -> list[str]:
-    """Run the periodic tasks after so many milliseconds; the names of their operations."""
-    it.now_ms += after_ms
-    operations = it.controller.poll(it.now_ms)
-    for operation in operations:
-        it.commit(operation)
-    it.check()
-    return [operation.name for operation in operations]
-
-
 def fenced(it: BrokerCluster) -> set[int]:
     return {broker_id for broker_id, broker in it.image.brokers.items() if broker.fenced}
 
@@ -37,19 +27,19 @@ def test_stale_brokers_are_fenced_one_at_a_time_oldest_first() -> None:
     for broker_id in (3, 1):
         it.now_ms += 100
         it.heartbeat(broker_id)
-    assert poll(it, SESSION_MS - 201) == [] and fenced(it) == set()
-    assert poll(it, LOOK_MS) == ["maybeFenceStaleBroker"] and fenced(it) == {2}
-    assert poll(it, 0) == ["maybeFenceStaleBroker"] and fenced(it) == {2, 3}
+    assert it.poll(SESSION_MS - 201) == [] and fenced(it) == set()
+    assert it.poll(LOOK_MS) == ["maybeFenceStaleBroker"] and fenced(it) == {2}
+    assert it.poll(0) == ["maybeFenceStaleBroker"] and fenced(it) == {2, 3}
     assert it.partition().leader == 1
-    assert poll(it, 0) == ["maybeFenceStaleBroker"] and fenced(it) == {1, 2, 3}
+    assert it.poll(0) == ["maybeFenceStaleBroker"] and fenced(it) == {1, 2, 3}
     assert it.partition().leader == -1
-    assert poll(it, 0) == [] and poll(it, 60_000) == []
+    assert it.poll(0) == [] and it.poll(60_000) == []
 
 
 def test_broker_with_heartbeats_is_not_fenced() -> None:
     it = BrokerCluster([1])
     for _ in range(10):
-        assert poll(it, SESSION_MS // 2) == []
+        assert it.poll(SESSION_MS // 2) == []
         it.heartbeat(1)
 
 
@@ -58,7 +48,7 @@ def test_broker_is_fenced_within_one_check_after_its_session() -> None:
     while not fenced(it):
         deadline_ms = it.controller.deadline_ms
         assert deadline_ms is not None and deadline_ms > it.now_ms
-        poll(it, deadline_ms - it.now_ms)
+        it.poll(deadline_ms - it.now_ms)
     assert SESSION_MS < it.now_ms <= SESSION_MS + LOOK_MS
 
 
@@ -72,8 +62,8 @@ def test_new_controller_waits_a_whole_session() -> None:
     it = BrokerCluster([1])
     it.now_ms += SESSION_MS
     it.elect()
-    assert poll(it, SESSION_MS) == []
-    assert poll(it, LOOK_MS) == ["maybeFenceStaleBroker"]
+    assert it.poll(SESSION_MS) == []
+    assert it.poll(LOOK_MS) == ["maybeFenceStaleBroker"]
 
 
 def test_session_of_an_earlier_incarnation_ends_without_a_record() -> None:
@@ -81,7 +71,7 @@ def test_session_of_an_earlier_incarnation_ends_without_a_record() -> None:
     it.heartbeat(1, want_shut_down=True)
     it.now_ms += SESSION_MS + 1
     it.come(1)
-    assert poll(it, LOOK_MS) == [] and fenced(it) == set()
+    assert it.poll(LOOK_MS) == [] and fenced(it) == set()
 
 
 def test_inactive_controller_fences_no_broker() -> None:
@@ -97,7 +87,7 @@ def test_unregistered_broker_can_register_again() -> None:
     assert (answer.error_code, answer.error_message) == (0, "")  # as Kafka has it
     assert set(it.image.brokers) == {2}
     assert (it.partition().replicas, it.partition().isr, it.partition().leader) == ([1, 2], [2], 2)
-    assert poll(it, 0) == []
+    assert it.poll(0) == []
     it.come(1)
 
 
@@ -233,13 +223,13 @@ def test_exactly_the_stale_brokers_are_fenced_in_any_sequence(seed: int) -> None
                 heard[broker_id] = it.now_ms
             case _:
                 pass
-        while poll(it, 0):
+        while it.poll(0):
             pass
         for one in it.image.brokers.keys() - fenced(it):
             assert (
                 it.now_ms - heard[one] <= SESSION_MS + LOOK_MS + 2_000
             )  # looked at no later than in the next step
-    poll(it, SESSION_MS + LOOK_MS)
-    while poll(it, LOOK_MS):
+    it.poll(SESSION_MS + LOOK_MS)
+    while it.poll(LOOK_MS):
         pass
     assert fenced(it) == set(it.image.brokers)

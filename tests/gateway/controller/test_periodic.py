@@ -17,14 +17,6 @@ def cluster(**settings: Any) -> BrokerCluster:
     return BrokerCluster([1, 2, 3], broker_session_timeout_ms=FOR_EVER_MS, **settings)
 
 
-def poll(it: BrokerCluster) -> list[str]:
-    operations = it.controller.poll(it.now_ms)
-    for operation in operations:
-        it.commit(operation)
-    it.check()
-    return [operation.name for operation in operations]
-
-
 def led_by_another(it: BrokerCluster) -> None:
     """The first replica was fenced and is in sync again; another replica still leads."""
     it.create([1, 2])
@@ -38,17 +30,17 @@ def test_preferred_leader_is_elected_after_the_interval() -> None:
     it = cluster()
     led_by_another(it)
     it.now_ms += CHECK_MS - 1
-    assert poll(it) == [] and it.partition().leader == 2
+    assert it.poll() == [] and it.partition().leader == 2
     it.now_ms += 1
-    assert poll(it) == ["electPreferred"] and it.partition().leader == 1
-    assert poll(it) == []
+    assert it.poll() == ["electPreferred"] and it.partition().leader == 1
+    assert it.poll() == []
 
 
 def test_preferred_leader_is_not_elected_if_disabled() -> None:
     it = cluster(leader_imbalance_check_interval_ms=0)
     led_by_another(it)
     it.now_ms += 10 * CHECK_MS
-    assert poll(it) == [] and it.partition().leader == 2
+    assert it.poll() == [] and it.partition().leader == 2
 
 
 def test_unclean_leader_is_elected_after_the_topic_allows_it() -> None:
@@ -67,7 +59,7 @@ def test_unclean_leader_is_elected_after_the_topic_allows_it() -> None:
     )
     assert it.partition().leader == -1
     it.now_ms += CHECK_MS
-    assert poll(it) == ["electUnclean"]
+    assert it.poll() == ["electUnclean"]
     assert (it.partition().leader, it.partition().isr) == (2, [2])
 
 
@@ -77,7 +69,7 @@ def test_task_that_found_work_runs_again_at_once(found: bool) -> None:
     if found:
         led_by_another(it)
     it.now_ms += CHECK_MS
-    poll(it)
+    it.poll()
     assert (it.controller.deadline_ms == it.now_ms) == found
-    poll(it)
+    it.poll()
     assert it.controller.deadline_ms == it.now_ms + CHECK_MS

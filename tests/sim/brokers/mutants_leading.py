@@ -49,14 +49,19 @@ def _commits(end: Any, *, minimum: bool = True, monotonic: bool = True) -> Conte
 @MUTANTS.register("Kafka, which keeps it")
 def knows_followers_from_an_earlier_epoch() -> Context:
     """A leader that leads in a new epoch keeps what it knows of its followers."""
-    begin = FollowerState.begin_epoch
+    lead = Leader.lead
 
-    def begins(self: FollowerState, now: float, *, is_in_sync: bool) -> None:
-        known = self.end_offset, self.log_start_offset, self.broker_epoch, self.contact
-        begin(self, now, is_in_sync=is_in_sync)
-        self.end_offset, self.log_start_offset, self.broker_epoch, self.contact = known
+    def leads(self: Leader, record: Any, end_offset: int, now: float) -> None:
+        before = self.followers
+        lead(self, record, end_offset, now)
+        for one in self.followers.values():
+            known = before.get(one.broker_id)
+            if known is not None and known is not one:
+                one.end_offset, one.log_start_offset = known.end_offset, known.log_start_offset
+                one.broker_epoch, one.contact = known.broker_epoch, known.contact
+        self._advance(now)
 
-    return patched(FollowerState, begin_epoch=begins)
+    return patched(Leader, lead=leads)
 
 
 @MUTANTS.register("an obvious mistake")

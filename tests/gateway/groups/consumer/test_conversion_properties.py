@@ -20,7 +20,7 @@ from tests.gateway.groups.consumer.classic_clients import (
     sync,
     sync_group,
 )
-from tests.gateway.groups.consumer.world import FakeTopics, World, named
+from tests.gateway.groups.consumer.world import FakeTopics, World, named, owned_partitions
 
 _NEW, _CLASSIC = ("a", "b"), ("k", "l", "m")
 _INSTANCES = (None, None, "i", "j")
@@ -211,13 +211,7 @@ def _check(world: World, group: Group) -> None:
             } == {name: partitions_of(one.assignment) for name, one in group.members.items()}
         return
     assert not group.members
-    owners = [
-        (topic_id, partition)
-        for member in consumer.members.values()
-        for owned in (member.assigned, member.pending_revocation)
-        for topic_id, partitions in owned.items()
-        for partition in partitions
-    ]
+    owners = owned_partitions(consumer)
     assert len(owners) == len(set(owners))
     loaded = again.core.groups["g"]
     assert loaded.consumer is not None

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.groups.consumer.group import ConsumerGroup
 from kwire.protocol import ErrorCode
-from tests.gateway.groups.consumer.world import FakeTopics, World
+from tests.gateway.groups.consumer.world import FakeTopics, World, owned_partitions
 
 _MEMBERS = ("a", "b", "c", "d")
 _TOPICS = ("t", "u", "v")
@@ -99,13 +99,7 @@ def _step(world: World, chance: random.Random) -> None:
 
 def _check(world: World) -> None:
     group = world.group()
-    owners = [
-        (topic_id, partition)
-        for member in group.members.values()
-        for owned in (member.assigned, member.pending_revocation)
-        for topic_id, partitions in owned.items()
-        for partition in partitions
-    ]
+    owners = owned_partitions(group)
     assert len(owners) == len(set(owners))
     assert {
         (topic_id, partition)

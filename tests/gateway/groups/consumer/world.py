@@ -33,6 +33,17 @@ from kwire.uuid import Uuid
 START_MS = 1_700_000_000_000
 
 
+def owned_partitions(group: ConsumerGroup) -> list[tuple[Uuid, int]]:
+    """The partitions that members have, or are giving up."""
+    return [
+        (topic_id, partition)
+        for member in group.members.values()
+        for owned in (member.assigned, member.pending_revocation)
+        for topic_id, partitions in owned.items()
+        for partition in partitions
+    ]
+
+
 class FakeTopics:
     """Topics that a test creates; the id of one is made of its name."""
 
