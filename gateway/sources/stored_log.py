@@ -113,6 +113,7 @@ class StoredLog:
             self.checkpoints.log_starts.get(self.topic, self.index) or 0,
             self.recovery_point,
         )
+        opened.log.delete_delay_ms = lambda: self.settings().file_delete_delay_ms
         try:
             # Where records were lost others will have their offsets.
             end_offset = opened.log.end_offset

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ from kwire.metadata_log.open_file import open_regular
 
 #: Suffix of a file that will replace another one, as in Kafka.
 TEMPORARY: Final = ".tmp"
+#: Suffix of a file that waits for its deletion, as in Kafka.
+DELETED: Final = ".deleted"
 # fdatasync writes the size too, but not the times: one journal transaction less per commit. macOS
 # does not have it.
 _sync = getattr(os, "fdatasync", os.fsync)
@@ -89,6 +91,9 @@ class Disk:
 
     def __init__(self, *, fsync: bool = True) -> None:
         self.fsync = fsync
+        #: Hears, in any thread, of a file or directory that is to be deleted in so many ms. Without
+        #: it nothing waits.
+        self.delete_later: Callable[[Path, int], None] | None = None
 
     # --- primitive operations
     # ---------------------------------------------------------------------------------------------
@@ -193,6 +198,19 @@ class Disk:
         # allocation), and a crash would leave an empty file under the final name.
         self.rename(temporary, path)
         self.sync_directory(path.parent)
+
+    def discard(self, path: Path, delay_ms: int) -> None:
+        """Take a file of a log away: it is renamed now, and deleted ``delay_ms`` later. A missing
+        file is no error. Durable after ``sync_directory``.
+        """
+        if delay_ms > 0 and self.delete_later is not None:
+            waiting = path.with_name(path.name + DELETED)
+            # There may be no such file; a full disk may have no space for the longer name.
+            with contextlib.suppress(DiskFailed):
+                self.rename(path, waiting)
+                self.delete_later(waiting, delay_ms)
+                return
+        self.remove(path)
 
 
 def free_bytes(directory: str | os.PathLike[str]) -> int:

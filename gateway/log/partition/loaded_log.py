@@ -37,13 +37,15 @@ def restart(
     bases: Sequence[int],
     offset: int,
     epochs: EpochCache,
+    delay_ms: int = 0,
 ) -> Segment:
-    """Delete the segments ``bases`` and create an empty one at ``offset``.
+    """Delete the segments ``bases``, whose files stay under other names for ``delay_ms``, and
+    create an empty one at ``offset``.
 
     The newest segment goes first: the rest is at any instant a log that ends below ``offset``, and
     recovery then repeats this step. Raises DiskFailed.
     """
-    delete_segments(directory, disk, sorted(bases, reverse=True))
+    delete_segments(directory, disk, sorted(bases, reverse=True), delay_ms)
     segment = Segment.create(disk, directory, offset, settings.index_interval_bytes)
     try:
         # After the segment: a crash in between leaves entries of the old log, which the next

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.base.sizes import MIB
-from gateway.log.files.disk import Disk, doing
+from gateway.log.files.disk import DELETED, Disk, doing
 from gateway.log.files.errors import DiskFailed
 from gateway.log.partition.partition_directories import aside, remove_directory, set_aside
 from kwire.metadata_log.file_names import segment_name
@@ -83,7 +83,11 @@ class LogMove:
 
     def _names(self) -> list[str]:
         with doing("read", self._source):
-            return sorted(path.name for path in self._source.iterdir() if path.is_file())
+            return sorted(
+                path.name
+                for path in self._source.iterdir()
+                if path.is_file() and path.suffix != DELETED
+            )
 
     def _copy_file(self, name: str) -> None:
         source = -1

@@ -35,4 +35,6 @@ class LogSettings:
     #: are.
     flush_messages: int = _NEVER
     producer_id_expiration_ms: int = _DAY_MS  #: producer.id.expiration.ms
+    #: file.delete.delay.ms, of a topic that holds data: other segments are deleted at once.
+    file_delete_delay_ms: int = 60_000
     cleanup: CleanupSettings = _CLEANUP  #: of a topic that holds data

@@ -63,6 +63,8 @@ class UnifiedLog:
         self.guard = WriteGuard(directory, "; close it and open it again")
         self.disk = disk
         self.settings = settings
+        #: Returns how long the files of a deleted segment stay under other names, ms.
+        self.delete_delay_ms: Callable[[], int] = lambda: 0
         self._rolls = rolls
         self._closed = loaded.closed
         self._active = loaded.active
@@ -331,7 +333,7 @@ class UnifiedLog:
         self.guard.check()
         assert set(bases) <= set(self._closed), "the active segment has to exist for the next batch"
         with self.guard.several_steps():
-            deleted = delete_segments(self.directory, self.disk, bases)
+            deleted = delete_segments(self.directory, self.disk, bases, self.delete_delay_ms())
             self._closed = [base for base in self._closed if base not in bases]
             self._readable = None
             self._start_offset = max(self._start_offset, self.bases[0])
@@ -358,7 +360,7 @@ class UnifiedLog:
         self.guard.check()
         assert set(bases) <= set(self._closed), "only closed segments are compacted"
         with self.guard.several_steps():
-            swap_segments(self.directory, self.disk, bases)
+            swap_segments(self.directory, self.disk, bases, self.delete_delay_ms())
             self._closed = [base for base in self._closed if base not in bases[1:]]
             for base in bases:
                 self._opened.pop(base, None)
@@ -387,7 +389,13 @@ class UnifiedLog:
             self._active.close()
             self._opened.clear()
             self._active = restart(
-                self.directory, self.disk, self.settings, self.bases, offset, self._epochs
+                self.directory,
+                self.disk,
+                self.settings,
+                self.bases,
+                offset,
+                self._epochs,
+                self.delete_delay_ms(),
             )
             self._closed, self._readable = [], None
             self._start_offset, self._start_epoch = offset, epoch
@@ -467,7 +475,7 @@ class UnifiedLog:
         self._active.close()
         self._opened.clear()
         # The newest first, so that the rest is at any instant the beginning of the log.
-        delete_segments(self.directory, self.disk, later[::-1])
+        delete_segments(self.directory, self.disk, later[::-1], self.delete_delay_ms())
         self._closed = [base for base in self._closed if base < scan.base_offset]
         self._readable = None
         self._active = Segment(self.disk, self.directory, scan)

@@ -67,17 +67,19 @@ def open_closed(
     return ReadableSegment(base_offset, end_offset, file.status()[0], file, index, *index.latest)
 
 
-def delete_segments(directory: Path, disk: Disk, bases: Sequence[int]) -> list[str]:
-    """Delete segments one by one, each durably, in the order given; return their names. Raises
-    DiskFailed.
+def delete_segments(
+    directory: Path, disk: Disk, bases: Sequence[int], delay_ms: int = 0
+) -> list[str]:
+    """Delete segments one by one, each durably, in the order given; return their names. Their files
+    stay under other names for ``delay_ms`` (``LocalLog.deleteSegmentFiles``). Raises DiskFailed.
     """
     names = []
     for base_offset in bases:
         path = directory / segment_name(base_offset)
         # The .log file first: recovery deletes an index without its segment.
-        disk.remove(path)
+        disk.discard(path, delay_ms)
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, *_OF_PRODUCERS):
-            disk.remove(path.with_suffix(suffix))
+            disk.discard(path.with_suffix(suffix), delay_ms)
         # Unlinks may reach the disk in any order: without this a crash could leave a gap between
         # two segments.
         disk.sync_directory(directory)

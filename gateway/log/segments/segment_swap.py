@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.log.files.disk import Disk
+from gateway.log.files.disk import DELETED, Disk
 from gateway.log.segments.batch_check import Tail, check_file
 from gateway.log.segments.segment_scan import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kwire.metadata_log.file_names import segment_name
@@ -25,7 +25,7 @@ _SWAP: Final = ".swap"
 INDEXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex")
 _KINDS: Final = (".log", *INDEXES)
 _UNFINISHED: Final = re.compile(
-    r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex)(\.cleaned|\.swap|\.deleted)", re.ASCII
+    r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex)(\.cleaned|\.swap)", re.ASCII
 )
 _FILE: Final = re.compile(r"([0-9]{20})\.(log|index|timeindex|txnindex|snapshot)", re.ASCII)
 
@@ -35,9 +35,9 @@ def suffixed(directory: Path, base: int, kind: str, suffix: str) -> Path:
     return (directory / segment_name(base)).with_suffix(kind + suffix)
 
 
-def swap_segments(directory: Path, disk: Disk, bases: Sequence[int]) -> None:
+def swap_segments(directory: Path, disk: Disk, bases: Sequence[int], delay_ms: int = 0) -> None:
     """Replace the segments ``bases``, in order, by the one whose files end in ``.cleaned``, which
-    are on disk. Raises DiskFailed.
+    are on disk. The old files stay under other names for ``delay_ms``. Raises DiskFailed.
     """
     first = bases[0]
     # One that a failed attempt has left would make a start undo this replacement.
@@ -53,11 +53,10 @@ def swap_segments(directory: Path, disk: Disk, bases: Sequence[int]) -> None:
     disk.sync_directory(directory)
     for base in bases:
         path = directory / segment_name(base)
-        for kind in INDEXES:
-            disk.remove(path.with_suffix(kind))
+        for kind in _KINDS:
+            disk.discard(path.with_suffix(kind), delay_ms)
         if base != first:
-            disk.remove(path)
-            disk.remove(path.with_suffix(".snapshot"))
+            disk.discard(path.with_suffix(".snapshot"), delay_ms)
     # Before the new segment has its name: the old ones would have its offsets a second time.
     disk.sync_directory(directory)
     _finish(directory, disk, first, kinds)
@@ -71,9 +70,12 @@ def remove_cleaned(directory: Path, disk: Disk, base: int) -> None:
 
 def finish_swaps(directory: Path, disk: Disk) -> None:
     """Finish the replacements that a crash has interrupted behind their last rename, and remove
-    what is left of others. Raises DiskFailed, OSError.
+    what is left of others, and files that wait for their deletion. Raises DiskFailed, OSError.
     """
     names = [entry.name for entry in directory.iterdir()]
+    for name in names:
+        if name.endswith(DELETED):
+            disk.remove(directory / name)
     found = [match for name in names if (match := _UNFINISHED.fullmatch(name))]
     unfinished = {int(match[1]) for match in found if match[3] == CLEANED}
     # Files of one segment are renamed in any order: all of them, or none.

@@ -36,15 +36,24 @@ class QuietDisk(Disk):
 
 
 class RecordingDisk(QuietDisk):
-    """Does everything, and writes it down in ``ops``; paths are relative to ``root``."""
+    """Does everything, and writes it down in ``ops``; paths are relative to ``root``. Files that
+    are to be deleted later wait for :meth:`delete_waiting`.
+    """
 
     def __init__(self, root: Path) -> None:
         super().__init__()
         self.root = root
         self.ops: list[Op] = []
+        self.waiting: list[Path] = []
+        self.delete_later = lambda path, delay_ms: self.waiting.append(path)
 
     def ack(self, promise: Any) -> None:
         self.ops.append(Op("ack", Path(), promise))
+
+    def delete_waiting(self) -> None:
+        """The delay of everything that waits is over."""
+        while self.waiting:
+            self.remove(self.waiting.pop(0))
 
     def make_directory(self, path: Path) -> None:
         super().make_directory(path)

@@ -189,15 +189,19 @@ def test_any_log_keeps_the_newest_value_of_each_key_and_every_offset(
     shutil.rmtree(directory.parent)
 
 
-def test_a_crash_behind_any_operation_leaves_the_newest_records(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+def test_a_crash_behind_any_operation_leaves_the_newest_records(
+    root: Path, tmp_path: Path, delay_ms: int
+) -> None:
     disk, rand = RecordingDisk(tmp_path), random.Random(3)
-    one = led(tmp_path / "t-0", SMALL, disk=disk)
+    one = led(tmp_path / "t-0", replace(SMALL, file_delete_delay_ms=delay_ms), disk=disk)
     for key, value in PAIRS[:12]:
         appended(one, keyed((key, value)))
     written = shown(one)
     begins = len(disk.ops)
     compact(one, disk=disk)
-    assert len(shown(one)) < len(written)
+    assert len(shown(one)) < len(written) and bool(disk.waiting) == (delay_ms > 0)
+    disk.delete_waiting()
     one.close()
     base = max(int(path.stem) for path in (tmp_path / "t-0").glob("*.log"))
     crash, new = CrashDisk(), NewStates()
@@ -212,6 +216,7 @@ def test_a_crash_behind_any_operation_leaves_the_newest_records(root: Path, tmp_
             write_state(directory, state)
             again = led(directory / "t-0", SMALL, epoch=9)
             assert again.problems == (), again.problems
+            assert not list(directory.glob("*/*.deleted"))
             found = shown(again)
             assert set(found) <= set(written) and found == sorted(set(found))
             end = again.high_watermark

@@ -144,15 +144,21 @@ def test_an_offset_behind_the_log_that_was_lost_is_where_it_goes_on(tmp_path: Pa
     again.close()
 
 
-def test_a_crash_behind_any_operation_brings_no_deleted_record_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+def test_a_crash_behind_any_operation_brings_no_deleted_record_back(
+    tmp_path: Path, delay_ms: int
+) -> None:
     root = tmp_path / "life"
     root.mkdir()
     disk = RecordingDisk(root)
-    one = of_six_records(root / "t-0", disk=disk)
+    one = of_six_records(root / "t-0", replace(_SMALL, file_delete_delay_ms=delay_ms), disk=disk)
     begins = len(disk.ops)
     for before in (1, 2, 5, 6):
         assert deleted(one, before) == before
         disk.ack(before)
+        if before == 5:
+            assert bool(disk.waiting) == (delay_ms > 0)
+            disk.delete_waiting()
     one.close()
     crash, promised = CrashDisk(), 0
     for number, op in enumerate(disk.ops):
@@ -168,6 +174,7 @@ def test_a_crash_behind_any_operation_brings_no_deleted_record_back(tmp_path: Pa
             write_state(directory, state)
             again = led(directory / "t-0", _SMALL, epoch=9)
             assert again.problems == () and again.high_watermark == 6
+            assert not list(directory.glob("*/*.deleted"))
             assert again.log_start_offset >= promised
             assert offsets(again) == list(range(again.log_start_offset, 6))
             assert not isinstance(appended(again, batch_of(b"x")), BatchRefused)

@@ -78,9 +78,12 @@ class Leader:
 
 
 class Life:
-    """A follower that copies, is cut back twice, begins anew, and is stopped in between."""
+    """A follower that copies, is cut back twice, begins anew, and is stopped in between. Segments
+    that it deletes stay for ``delay_ms``.
+    """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, delay_ms: int) -> None:
+        self._settings = replace(_SMALL, file_delete_delay_ms=delay_ms)
         self.leader = Leader(root / "leader")
         (root / "follower").mkdir()
         self.disk = RecordingDisk(root / "follower")
@@ -104,6 +107,8 @@ class Life:
         self._copy(one)
         leader.write(3)
         self._copy(one)
+        self.waited = list(self.disk.waiting)
+        self.disk.delete_waiting()
         leader.delete(leader.log.high_watermark - 2)
         self._copy(one)
         leader.lead(_LAST_EPOCH)
@@ -115,7 +120,7 @@ class Life:
         self.records, self.committed = shown(leader.log), committed(leader.log)
 
     def _open(self, epoch: int) -> DataPartition:
-        return following(self.disk.root / _DIRECTORY, epoch, _SMALL, disk=self.disk)
+        return following(self.disk.root / _DIRECTORY, epoch, self._settings, disk=self.disk)
 
     def _copy(self, one: DataPartition) -> None:
         self.steps += [type(step) for step in catch_up(self.leader.log, one, most=150)]
@@ -126,10 +131,11 @@ class Life:
         )
 
 
-@pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    made = Life(tmp_path_factory.mktemp("life"))
+@pytest.fixture(scope="module", params=[0, 60_000])
+def life(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Any:
+    made = Life(tmp_path_factory.mktemp("life"), request.param)
     assert {Append, Truncate, StartAt} <= set(made.steps)
+    assert bool(made.waited) == (request.param > 0)
     return made
 
 

@@ -90,16 +90,18 @@ def read_after_kill(directory: Path, root: Path) -> list[bytes | None]:
 
 def test_log_is_moved_with_what_was_appended_and_deleted_meanwhile(tmp_path: Path) -> None:
     moving = Moving(tmp_path)
+    moving.disk.delete_later = lambda path, delay_ms: None
     moving.copy()
     moving.append(b"later")
     deleted: list[Any] = []
     moving.log.delete_records(3, deleted.append)
     settle(moving.log)
-    assert deleted == [3]
+    assert deleted == [3] and list(moving.log.directory.glob("*.deleted"))
     moving.copy(roll=True)
     moving.append(b"latest")
     assert moving.finish() is True
     assert moving.log.directory == moving.paths[1] / "t-0" == moving.logs()[0]
+    assert list(moving.log.directory.glob("*.deleted")) == []
     assert len(moving.logs()) == 1 and [path.name for path in moving.paths[0].glob("t-0*")] == []
     moving.append(b"behind the move")
     assert values_of(moving.log) == moving.values[3:]

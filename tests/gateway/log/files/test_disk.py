@@ -10,6 +10,7 @@ from gateway.log.files import disk as module
 from gateway.log.files.directory_lock import DirectoryLock
 from gateway.log.files.disk import Disk
 from gateway.log.files.errors import DiskFailed, SyncFailed
+from tests.gateway.log.faulty_disk import FaultyDisk
 
 
 def test_a_file_is_replaced_as_a_whole_and_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -99,3 +100,15 @@ def test_refused_lock_names_the_cause(
     with pytest.raises(DiskFailed, match=remedy) as failed:
         DirectoryLock(tmp_path)
     assert ("POSIX" in str(failed.value)) == (number == errno.ENOLCK)
+
+
+def test_file_that_cannot_be_renamed_is_deleted_at_once(tmp_path: Path) -> None:
+    """A full disk may have no space for the longer name."""
+    disk, later = FaultyDisk(fails_at=0), list[tuple[Path, int]]()
+    disk.delete_later = lambda path, delay_ms: later.append((path, delay_ms))
+    for name in "ab":
+        (tmp_path / name).write_bytes(b"records")
+        disk.discard(tmp_path / name, 5)
+    disk.discard(tmp_path / "missing", 5)
+    assert [one.name for one in tmp_path.iterdir()] == ["b.deleted"]
+    assert later == [(tmp_path / "b.deleted", 5)]
