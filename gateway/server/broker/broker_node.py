@@ -214,6 +214,7 @@ class BrokerNode:
             nursery.start_soon(self.replicas.run)
             nursery.start_soon(self._replica_tasks.run)
             nursery.start_soon(self.replicas.mover.run)
+            nursery.start_soon(self.replicas.deletions.run)
             nursery.start_soon(self.isrs.run)
             nursery.start_soon(self._assignments.run)
             nursery.start_soon(self.replicas.fetchers.run)

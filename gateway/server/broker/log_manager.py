@@ -182,11 +182,17 @@ class LogManager:
         except LogError as error:
             self._report("partition not opened", str(error))
 
-    def remove(self, directory: Path) -> None:
-        """Remove the directory of a deleted partition, in a thread."""
+    def remove(self, directory: Path, *, delay_ms: int) -> None:
+        """Remove the directory of a deleted partition, in a thread: it is renamed now, and deleted
+        ``delay_ms`` later (``LogManager.asyncDelete``).
+        """
         try:
             if directory.exists():
-                remove_directory(set_aside(directory, self._disk, secrets.token_hex(16), "delete"))
+                left = set_aside(directory, self._disk, secrets.token_hex(16), "delete")
+                if delay_ms > 0 and self._disk.delete_later is not None:
+                    self._disk.delete_later(left, delay_ms)
+                else:
+                    remove_directory(left)
         except LogError as error:
             self._report("partition not deleted", str(error))
 

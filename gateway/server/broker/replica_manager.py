@@ -19,7 +19,9 @@ from gateway.log.files.problem import Problem
 from gateway.log.partition.partition_directories import directory_name
 from gateway.ports.replicas import LogSize
 from gateway.ports.services import SourceStopped, State
+from gateway.server.broker.broker_config import broker_number
 from gateway.server.broker.cleaner_settings import CleanerSettings, cleaner_settings
+from gateway.server.broker.delayed_deletions import DelayedDeletions
 from gateway.server.broker.directory_turns import DirectoryTurns
 from gateway.server.broker.log_manager import Key, LogManager, assigned_directory
 from gateway.server.broker.log_mover import LogMover
@@ -88,6 +90,7 @@ class ReplicaManager:
         #: Fetches the partitions that other brokers lead.
         self.fetchers = fetchers
         self._disk = Disk(fsync=fsync)
+        self.deletions = DelayedDeletions(self._disk, [one.path for one in directories], reports)
         #: Where the logs are.
         self.logs = LogManager(directories, node_id, self._disk, self._report)
         self._assign, self._directory_failed, self._throttle = assign, directory_failed, throttle
@@ -111,8 +114,7 @@ class ReplicaManager:
         self._turns = DirectoryTurns()
         self._opening = 0
         self._notices: list[Callable[[], None]] = []  # reports of threads, for the event loop
-        self._wake = trio.Event()
-        self._brokers_changed = trio.Event()
+        self._wake, self._brokers_changed = trio.Event(), trio.Event()
         self._moved = Callbacks()
         #: Set when every partition of the first image that counts is open.
         self.loaded = trio.Event()
@@ -170,7 +172,9 @@ class ReplicaManager:
         if partition.is_offline:
             return  # its directory is found, and set aside, when the disk is there again
         self._turns.leave(partition)
-        partition.delete(self.logs.remove)
+        assert self._image is not None, "it says that the partition is deleted"
+        delay_ms = broker_number(self._image, self._node_id, "log.segment.delete.delay.ms")
+        partition.delete(partial(self.logs.remove, delay_ms=delay_ms))
 
     def _apply(self, name: str, topic_id: Uuid, index: int, record: PartitionRecord) -> None:
         key, assigned = (topic_id, index), assigned_directory(record, self._node_id)

@@ -62,6 +62,7 @@ def topic_settings(image: Image, topic: str, node_id: int, *, fsync: bool) -> To
             fsync=fsync,
             flush_messages=value("flush.messages"),
             producer_id_expiration_ms=broker_number(image, node_id, "producer.id.expiration.ms"),
+            file_delete_delay_ms=value("file.delete.delay.ms"),
             cleanup=CleanupSettings(
                 deletes=deletes,
                 compacts=compacts,

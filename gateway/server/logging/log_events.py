@@ -543,7 +543,10 @@ _BROKER: Final = (
         "The leader has other records than this broker from `to_offset` on, or none: this broker "
         "dropped its own.",
     ),
-    _failure("partition not deleted", "The directory of a deleted topic is still there."),
+    _failure(
+        "partition not deleted",
+        "The directory of a deleted topic, or a file of a deleted segment, is still there.",
+    ),
     _failure(
         "internal topic not created",
         "The topic in which a coordinator keeps its state could not be created. Clients get "

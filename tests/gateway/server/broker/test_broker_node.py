@@ -99,17 +99,22 @@ async def produce(
 
 async def set_retention(node: OwnNode, topic: str, retention_ms: int) -> None:
     """Set ``retention.ms`` of a topic."""
-    config = AlterableConfig(name="retention.ms", config_operation=0, value=str(retention_ms))
-    resource = AlterConfigsResource(
-        resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[config]
-    )
-    answer = await node.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    await alter_config(node, TOPIC_RESOURCE, topic, "retention.ms", str(retention_ms))
+
+
+async def alter_config(node: OwnNode, kind: int, resource: str, name: str, value: str) -> None:
+    """Set a config of a topic, or of brokers."""
+    config = AlterableConfig(name=name, config_operation=0, value=value)
+    altered = AlterConfigsResource(resource_type=kind, resource_name=resource, configs=[config])
+    answer = await node.ask(IncrementalAlterConfigsRequest(resources=[altered]), 1)
     assert answer.responses[0].error_code == 0
 
 
-async def consume(node: OwnNode, topic: str = "t") -> list[tuple[int, bytes | None]]:
-    """Offset and value of every record."""
-    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+async def consume(
+    node: OwnNode, topic: str = "t", offset: int = 0
+) -> list[tuple[int, bytes | None]]:
+    """Offset and value of every record from ``offset`` on."""
+    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     message = FetchRequest(
         max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=topic, partitions=[wanted])]
     )
@@ -180,7 +185,7 @@ async def test_deleted_topic_takes_its_records_with_it(tmp_path: Path) -> None:
         )
         answer = await node.ask(deletion, 6)
         assert answer.responses[0].error_code == 0
-        await until_async(lambda: not list(tmp_path.glob("t-0*")))
+        await until_async(lambda: not (tmp_path / "t-0").exists())
         assert (await produce(node, b"b")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await node.create("t") == 0
         assert (await produce(node, b"c")).base_offset == 0
@@ -360,10 +365,10 @@ async def test_topic_made_again_waits_until_the_old_directory_is_gone(tmp_path: 
         manager = own.replicas
         remove, begun, may_end = manager.logs.remove, threading.Event(), threading.Event()
 
-        def slowly(directory: Path) -> None:
+        def slowly(directory: Path, *, delay_ms: int) -> None:
             begun.set()
             may_end.wait()
-            remove(directory)
+            remove(directory, delay_ms=delay_ms)
 
         manager.logs.remove = slowly
         try:

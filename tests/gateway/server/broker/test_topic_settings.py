@@ -22,6 +22,7 @@ def test_defaults_are_those_of_kafka() -> None:
     assert rules == TopicRules()
     assert (log.segment_bytes, log.segment_ms) == (1 << 30, 604_800_000)
     assert (log.retention_bytes, log.retention_ms, log.fsync) == (-1, 604_800_000, True)
+    assert log.file_delete_delay_ms == 60_000
 
 
 def test_configuration_of_the_topic_counts_before_that_of_the_brokers() -> None:
@@ -29,6 +30,9 @@ def test_configuration_of_the_topic_counts_before_that_of_the_brokers() -> None:
     log, rules = of({"max.message.bytes": "50"}, brokers)
     assert rules.max_message_bytes == 50 and log.retention_ms == 7_200_000
     assert of({}, brokers).rules.max_message_bytes == 100
+    delayed = {"log.segment.delete.delay.ms": "7"}
+    assert of({}, delayed).log.file_delete_delay_ms == 7
+    assert of({"file.delete.delay.ms": "8"}, delayed).log.file_delete_delay_ms == 8
 
 
 def test_timestamps_and_replicas_are_as_configured() -> None:
