@@ -127,8 +127,8 @@ def _of_record(one: ViewRecord, view: View) -> str:
 
 
 def _of_row(row: Mapping[str, Any], view: View) -> str:
-    keys = {name: _shown(row[name], of) for name, of in view.keys.items()}
-    values = {name: _shown(row[name], of) for name, of in view.values.items()}
+    keys = {name: shown(row[name], of) for name, of in view.keys.items()}
+    values = {name: shown(row[name], of) for name, of in view.values.items()}
     timestamp_ms = round(row["timestamp"].timestamp() * 1000)
     return _text(row["cluster_id"], row["offset"], timestamp_ms, row["deleted"], keys, values)
 
@@ -137,18 +137,18 @@ def _text(*parts: Any) -> str:
     return json.dumps(parts, sort_keys=True)
 
 
-def _shown(value: Any, of: FieldType) -> Any:
+def shown(value: Any, of: FieldType) -> Any:
     """A value of a table as the JSON of the view has it."""
     if value is None:
         return None
     match of:
         case Nullable(inner):
-            return _shown(value, inner)
+            return shown(value, inner)
         case ListOf(items):
-            return [_shown(one, items) for one in value]
+            return [shown(one, items) for one in value]
         case MapOf(values):
-            return {key: _shown(one, values) for key, one in dict(value).items()}
+            return {key: shown(one, values) for key, one in dict(value).items()}
         case Struct(fields):
-            return {name: _shown(value[name], one) for name, one in fields.items()}
+            return {name: shown(value[name], one) for name, one in fields.items()}
         case str():
             return json.loads(value) if of == ENTITY else value

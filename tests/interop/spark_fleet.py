@@ -39,13 +39,14 @@ from tests.interop.fleet_truth import (
     cluster_of,
     differences,
     entities,
+    in_files,
     rows,
     truth,
 )
 from tests.interop.question_truth import FLAPPING, UNDER_REPLICATED, LogTruth
 from tests.shared import needs_shared
 from tools.bench import spark_fleet
-from tools.fleet_rows import delta_rows
+from tools.fleet_rows import delta_rows, rows_of
 from tools.log_servers import log_servers
 from tools.spark_home import FEW_ROWS, driver_options, quiet_files
 
@@ -92,6 +93,7 @@ def bucket(store: str) -> str:
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, store: str) -> Iterator[SparkSession]:
+    pytest.importorskip("deltalake" if format_of() == "delta" else "pyiceberg")
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Executors need no Python: a job that starts a worker of Python fails.
     os.environ["PYSPARK_PYTHON"] = "/there/is/no/python"
@@ -120,12 +122,10 @@ def table(where: Path, name: str) -> str:
     return Place(str(where), cast(Format, format_of())).table(name)
 
 
-def everything(
-    spark: SparkSession, where: Path, views: Sequence[str] = _FEW
-) -> dict[str, list[str]]:
+def everything(where: Path, views: Sequence[str] = _FEW) -> dict[str, list[str]]:
     """Every row of every table of some views."""
     return {
-        name: sorted(map(repr, spark.table(table(where, name)).collect()))
+        name: sorted(map(repr, rows_of(where, name, format_of())))
         for view in views
         for name in VIEWS[view].tables
     }
@@ -158,15 +158,15 @@ def test_tables_of_twenty_live_clusters_are_the_images_at_every_offset(
         told = keep(spark, dict(list(clusters.items())[: len(found)]), str(where))
         assert {one.condition for one in told} == {Condition.OK}
         monkeypatch.undo()
-        register(spark, str(where))
         states_are(
-            spark, {one.cluster_id: next(one.at([half[one.cluster_id]]))[1] for one in found}
+            where, {one.cluster_id: next(one.at([half[one.cluster_id]]))[1] for one in found}
         )
 
         told = keep(spark, clusters, str(where))
         assert {one.condition for one in told} == {Condition.OK}
         assert all(one.records > 0 for one in told)
-        states_are(spark, {cluster_of(one): entities(image(one)) for one in directories})
+        states_are(where, {cluster_of(one): entities(image(one)) for one in directories})
+        register(spark, str(where))
         assert list(differences(spark, found, ends)) == []
 
         # While the tables have everything: behind what follows it would merge every record again.
@@ -180,10 +180,10 @@ def test_tables_of_twenty_live_clusters_are_the_images_at_every_offset(
     )
 
 
-def states_are(spark: SparkSession, expected: Mapping[str, Mapping[str, Rows]]) -> None:
+def states_are(where: Path, expected: Mapping[str, Mapping[str, Rows]]) -> None:
     """The entities of every cluster are as expected, by cluster and view."""
     for view in ENTITIES:
-        states = by_cluster(spark, view)
+        states = in_files(where, view, format_of())
         assert states.keys() <= expected.keys()
         for cluster, of_views in expected.items():
             assert states.get(cluster, {}) == of_views[view], (cluster, view)
@@ -193,7 +193,7 @@ def nothing_is_added(spark: SparkSession, where: Path, clusters: Mapping[str, st
     """The command prints a line for each of the clusters, whose tables have everything already, and
     for one that does not answer; records that are read again are there already.
     """
-    before = everything(spark, where, _REPEATED)
+    before = everything(where, _REPEATED)
     named = [f"{name}={at}" for name, at in {**clusters, "nobody": "127.0.0.1:1"}.items()]
     arguments = ["spark", "fleet", *named, "--tables", str(where), "-o", "json"]
     done = CliRunner().invoke(main, arguments)
@@ -206,7 +206,7 @@ def nothing_is_added(spark: SparkSession, where: Path, clusters: Mapping[str, st
     spark.sql(f"DELETE FROM {table(where, 'clusters')} WHERE true")
     told = keep(spark, clusters, str(where), views=_REPEATED)
     assert all(one.records > 0 for one in told)
-    assert everything(spark, where, _REPEATED) == before
+    assert everything(where, _REPEATED) == before
 
 
 #: An earlier kwire might not have had these: a column, a member of structs in an array, and one of
@@ -306,16 +306,18 @@ def read_without_kwire(where: Path, topics: Mapping[str, int]) -> None:
     duckdb = pytest.importorskip("duckdb")
     place = where / "topics_state"
     if format_of() == "delta":
-        deltalake = pytest.importorskip("deltalake")
+        import deltalake
+
         assert deltalake.DeltaTable(str(place)).metadata().partition_columns == ["cluster_id"]
         rows = delta_rows(place)
     else:
-        pyiceberg = pytest.importorskip("pyiceberg.table")
+        from pyiceberg.table import StaticTable
+
         newest = max(
             (place / "metadata").glob("v*.metadata.json"),
             key=lambda file: int(file.name[1:].partition(".")[0]),
         )
-        iceberg = pyiceberg.StaticTable.from_metadata(str(newest))
+        iceberg = StaticTable.from_metadata(str(newest))
         assert [one.name for one in iceberg.spec().fields] == ["cluster_id"]
         rows = iceberg.scan().to_arrow()
     with duckdb.connect() as connection:
@@ -366,18 +368,18 @@ class Job:
         """The job stops for all of them, as ``says`` has it, and leaves the tables of entities as
         they are.
         """
-        before = everything(self.spark, self.where)
+        before = everything(self.where)
         told = self.run(addresses)
         messages = {row.message: row.condition for row in self.spark.table("clusters").collect()}
         for name, one in told.items():
             condition, sentence = says[name]
             assert one.condition is condition and sentence in one.message, one
             assert messages[one.message] == condition and one.records == 0
-        assert everything(self.spark, self.where) == before
+        assert everything(self.where) == before
 
     def states(self) -> dict[str, dict[str, Rows]]:
         """The entities of every view, by cluster."""
-        of_views = {view: by_cluster(self.spark, view) for view in _FEW}
+        of_views = {view: in_files(self.where, view, format_of()) for view in _FEW}
         ids = {id for of_view in of_views.values() for id in of_view}
         return {id: {view: of_views[view].get(id, {}) for view in _FEW} for id in ids}
 
@@ -432,6 +434,8 @@ def test_gaps_are_told_or_repaired(spark: SparkSession, logs: Any, tmp_path: Pat
         query = f"SELECT name FROM {history} WHERE origin = 'gap' AND deleted"
         of_gap = spark.sql(f"{query} AND cluster_id = '{cluster_of(late)}'").collect()
         assert gone and {(row.name,) for row in of_gap} == gone
+        in_view = by_cluster(spark, "topics")
+        assert in_view == {id: of["topics"] for id, of in states.items() if of["topics"]}
 
         assert not any(job.goes_on(back).values())
 
