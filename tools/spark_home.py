@@ -33,9 +33,16 @@ FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Spark describes the plan of each query to listeners, which no test reads.
+    "spark.sql.ui.explainMode": "simple",
 }
 _ARCHIVE = "classes.jsa"
 _QUIET_FILES = Path(__file__).with_name("QuietFiles.java")
+#: Empty files in place of the defaults of MapReduce and YARN, of which nothing runs here: Spark
+#: sends all of Hadoop's settings with each stage, and these were two thirds of them.
+_FEW_DEFAULTS = Path(__file__).with_name("few_defaults")
+#: The jars that most classes are in: Java looks for each class in all 270, one after the other.
+_MOST_CLASSES = ("spark-catalyst_*", "spark-sql_*", "scala-library-*", "spark-core_*")
 #: Long, because the prefetch of the tests runs it on a processor that other work leaves idle.
 _TIMEOUT_S = 900
 #: Rows between Spark and Python both ways, files, SQL and a stream.
@@ -88,11 +95,13 @@ def driver_options() -> str:
 
 def quiet_files() -> dict[str, str]:
     """Settings of a session that makes many files on this machine, and is the only one that reads
-    them by Hadoop (``QuietFiles.java``). Raises JavaError.
+    them by Hadoop (``QuietFiles.java``), without an archive of classes. Raises JavaError.
     """
-    hadoop = (home() / "jars").glob("hadoop-client-api-*.jar")
+    jars = home() / "jars"
+    quiet = compiled(_QUIET_FILES, tuple(jars.glob("hadoop-client-api-*.jar")))
+    first = [one for name in _MOST_CLASSES for one in jars.glob(f"{name}.jar")]
     return {
-        "spark.driver.extraClassPath": str(compiled(_QUIET_FILES, tuple(hadoop))),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, (quiet, _FEW_DEFAULTS, *first))),
         "spark.hadoop.fs.file.impl": _QUIET_FILES.stem,
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     }

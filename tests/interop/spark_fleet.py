@@ -48,7 +48,7 @@ from tests.shared import needs_shared
 from tools.bench import spark_fleet
 from tools.fleet_rows import delta_rows, rows_of
 from tools.log_servers import log_servers
-from tools.spark_home import FEW_ROWS, driver_options, quiet_files
+from tools.spark_home import FEW_ROWS, driver_options, environment, quiet_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,9 +94,8 @@ def bucket(store: str) -> str:
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, store: str) -> Iterator[SparkSession]:
     pytest.importorskip("deltalake" if format_of() == "delta" else "pyiceberg")
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # Executors need no Python: a job that starts a worker of Python fails.
-    os.environ["PYSPARK_PYTHON"] = "/there/is/no/python"
+    os.environ.update({**environment(), "PYSPARK_PYTHON": "/there/is/no/python"})
     options = f"{driver_options()} -XX:ReservedCodeCacheSize=256m"
     settings = {**FEW_ROWS, **quiet_files(), "spark.driver.extraJavaOptions": options}
     settings["spark.sql.warehouse.dir"] = str(tmp_path_factory.mktemp("warehouse"))
