@@ -11,7 +11,8 @@ from gateway.log.files.errors import DiskFailed, SyncFailed
 
 
 class FaultyDisk(Disk):
-    """Operation number ``fails_at`` fails with ``error``; a write is done in half by then.
+    """Operation number ``fails_at`` fails with ``error``, or, where several threads use the disk,
+    the next one that is called ``fails_next`` in ``log``; a write is done in half by then.
     ``count`` operations came so far.
     """
 
@@ -20,6 +21,7 @@ class FaultyDisk(Disk):
     ) -> None:
         super().__init__()
         self.fails_at = fails_at
+        self.fails_next = ""
         self.error = error
         self.for_good = for_good
         self.count = 0
@@ -58,6 +60,10 @@ class FaultyDisk(Disk):
     def _step(self, what: str, path: Path, failure: type[DiskFailed] = DiskFailed) -> None:
         self.count += 1
         self.log.append(f"{what} {path.name}")
-        if self.count - 1 == self.fails_at or (self.for_good and -1 < self.fails_at < self.count):
+        is_next = self.log[-1] == self.fails_next
+        if is_next:
+            self.fails_next = ""
+        is_at = self.count - 1 == self.fails_at
+        if is_next or is_at or (self.for_good and -1 < self.fails_at < self.count):
             with doing(what, path, failure):
                 raise OSError(self.error, os.strerror(self.error), str(path))

@@ -33,6 +33,8 @@ from tests.gateway.server.harness import run
 from tests.gateway.sources.reading import batches_from
 from tests.waiting import until_async
 
+FIRST_SEGMENT = "00000000000000000000.log"
+
 
 class Stage:
     """A writer over real files on a disk that may fail. ``answered``: the offsets of answered
@@ -111,10 +113,10 @@ def test_entry_is_in_the_files_before_the_change_is_answered(stage: Stage) -> No
 def test_entry_is_shown_with_its_time_once_it_is_synced(stage: Stage) -> None:
     async def main() -> None:
         async with keeping(stage):
-            before = stage.disk.log.count("sync 00000000000000000000.log")
+            before = stage.disk.log.count(f"sync {FIRST_SEGMENT}")
             stage.change(5)
             await until_async(lambda: stage.partition.high_watermark == 1)
-            assert stage.disk.log.count("sync 00000000000000000000.log") == before + 1
+            assert stage.disk.log.count(f"sync {FIRST_SEGMENT}") == before + 1
         (told,) = stage.told()
         assert (told["time"], told["principal"], told["offset"]) == (
             "2026-11-21T14:03:07.512Z",
@@ -190,7 +192,7 @@ def test_full_disk_loses_the_entry_and_not_the_answer(stage: Stage) -> None:
         async with keeping(stage):
             stage.change(1)
             await until_async(lambda: stage.answered == [1])
-            stage.disk.error, stage.disk.fails_at = errno.ENOSPC, stage.disk.count
+            stage.disk.error, stage.disk.fails_next = errno.ENOSPC, f"write {FIRST_SEGMENT}"
             stage.change(2, 3)
             await until_async(lambda: stage.answered == [1, 2, 3])
             assert stage.reports.counts["change not recorded"] == 2
@@ -230,11 +232,14 @@ def test_files_are_opened_again_after_a_failure(
 
 
 def test_failed_sync_is_reported_and_the_entry_shown(stage: Stage) -> None:
+    # At the start it syncs as well, and would meet the failure first.
+    stage.partition.clean = lambda now_ms: []  # type: ignore[method-assign]
+
     async def main() -> None:
         async with keeping(stage):
+            stage.disk.error, stage.disk.fails_next = errno.EIO, f"sync {FIRST_SEGMENT}"
             stage.change(1)
             await until_async(lambda: stage.answered == [1])
-            stage.disk.error, stage.disk.fails_at = errno.EIO, stage.disk.count
             await until_async(lambda: stage.partition.high_watermark == 1)
         assert stage.reports.counts["audit log not synced"] == 1
 
