@@ -35,8 +35,7 @@ LOST: Final = {
 #: is lost in the next one.
 RUNS: Final = [
     (java.KAFKA_VERSION, ("survivor", "damaged", "snapshot", "gateway", "moved")),
-    (java.KAFKA_VERSION, ("static",)),
-    ("4.1.2", ("broker",)),
+    ("4.1.2", ("static", "broker")),
 ]
 
 
