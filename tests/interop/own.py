@@ -4,6 +4,8 @@ and reading the nodes' files.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from kwire.messages.topic_record import TopicRecord
 from kwire.records import decode_metadata_record
 from tests.interop.conftest import FIGURES
@@ -31,13 +33,14 @@ def topics_in(records: list[Record]) -> set[str]:
     return {record.name for record in found if isinstance(record, TopicRecord)}
 
 
+def first_segment(node: Node) -> Path:
+    """The file that the node's metadata log begins with, unless it begins with a snapshot."""
+    return node.metadata_log_dir / f"{0:020d}.log"
+
+
 def dump(node: Node) -> list[str]:
     """The output of kafka-dump-log for the node's first segment, with valid CRCs."""
-    arguments = [
-        "--files",
-        str(node.metadata_log_dir / f"{0:020d}.log"),
-        "--cluster-metadata-decoder",
-    ]
+    arguments = ["--files", str(first_segment(node)), "--cluster-metadata-decoder"]
     lines = java_tools.run_tool(java.DUMP_LOG_SEGMENTS, arguments).splitlines()
     assert all("isvalid: true" in line for line in lines if line.startswith("baseOffset:"))
     return lines

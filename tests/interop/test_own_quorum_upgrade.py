@@ -23,7 +23,7 @@ from kwire.messages.describe_quorum_request import DescribeQuorumRequest, Partit
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tests.interop.admin_commands import Command
 from tests.interop.clients import need_java
-from tests.interop.own import create_by_java, dump
+from tests.interop.own import create_by_java, dump, first_segment
 from tests.interop.own_kafka import with_non_electable
 from tests.interop.quorum import files_of, offsets_of, wait_for_segments
 from tests.interop.test_quorum_observed import status
@@ -214,18 +214,20 @@ def wait_for_snapshot(node: Node, named: dict[int, str]) -> None:
 
 def dumped(cluster: OwnCluster) -> None:
     """kafka-dump-log reads the two control records, the same in every log, and finds all CRCs
-    right.
+    right. The log of one node may begin with a snapshot: a busy machine lets it join late.
     """
     _, end = offsets_of(cluster.nodes[0].broker_address)
     found = []
-    for node in cluster.nodes:
+    whole = [node for node in cluster.nodes if first_segment(node).exists()]
+    assert len(whole) >= 2
+    for node in whole:
         rows = [
             line
             for line in dump(node)
             if line.startswith("| offset:") and int(line.split()[2]) < end
         ]
         found.append([line.partition("headerKeys: [] ")[2] for line in rows if "KRaftV" in line])
-    assert found[0] == found[1] == found[2]
+    assert all(one == found[0] for one in found)
     [version, named] = found[0]
     assert json.loads(version.removeprefix("KRaftVersion ")) == {"version": 0, "kRaftVersion": 1}
     rows = json.loads(named.removeprefix("KRaftVoters "))["voters"]
