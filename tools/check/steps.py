@@ -223,13 +223,26 @@ def waiting_times(_fix: bool) -> str:
     return f"{len(found)} figures"
 
 
-def unit_tests(_fix: bool) -> str:
-    """Run the unit tests, with twice as many processes as there are cores: many wait for processes
-    and timeouts more than half of their time.
+#: Tests that compute and wait for nothing.
+_COMPUTING = tuple(
+    f"tests/kwire/{name}" for name in ("cluster", "codegen", "conformance", "records", "reference")
+)
+
+
+def computing_tests(_fix: bool) -> str:
+    """Run the unit tests that compute, in one process: the attacks, which wait, leave the time for
+    them.
     """
-    processes = str(2 * (os.cpu_count() or 1))
-    on_every_core = ("--ignore=tests/interop", "-n", processes, "--dist", "loadscope")
-    return _pytest("not interop and not alone", *on_every_core)
+    return _last_line(_quiet([*_PYTEST, "not interop and not alone", *_COMPUTING]))
+
+
+def unit_tests(_fix: bool) -> str:
+    """Run the other unit tests, with twice as many processes as there are cores: many wait for
+    processes and timeouts more than half of their time.
+    """
+    others = [f"--ignore={name}" for name in ("tests/interop", *_COMPUTING)]
+    processes = ("-n", str(2 * (os.cpu_count() or 1)), "--dist", "loadscope")
+    return _pytest("not interop and not alone", "tests", *others, *processes)
 
 
 def interop(_fix: bool) -> str:
@@ -304,8 +317,9 @@ STEPS: Sequence[Step] = (
     Step("collection", "collection of the tests", collection, beside=True),
     Step("types", "mypy --strict", types, beside=True),
     Step("site", "site of the documents", site, beside=True),
+    Step("computing", "unit tests that compute", computing_tests, beside=True),
     Step("attacks", "attacks on a server", attacks, talks=True),
-    Step("tests", "unit tests", unit_tests, talks=True),
+    Step("tests", "other unit tests", unit_tests, talks=True),
     Step("interop", "interoperability tests", interop, talks=True, on_demand=True),
     Step("waits", "waiting times and speed", waiting_times, talks=True, on_demand=True),
     Step("oldest", "unit tests with the oldest dependencies", oldest, talks=True, on_demand=True),
