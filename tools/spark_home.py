@@ -26,8 +26,12 @@ from tools.java_tools import compiled
 #: its processor time. Code of the first compiler needs a larger stack.
 FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
 #: For jars that Maven or pip has checked: their byte code is not verified a second time. Space for
-#: new objects: a collection of them costs by what is alive.
-_TRUSTED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -Xmn300m"
+#: new objects: a collection of them costs by what is alive. The heap is as large as Spark lets it
+#: become (1 GiB) and the space for classes larger from the start: both grow by full collections.
+_TRUSTED = (
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    " -Xms1g -Xmn300m -XX:MetaspaceSize=256m"
+)
 #: For queries on few rows: to compile code for each of them costs more than to interpret it.
 FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
