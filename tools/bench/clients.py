@@ -31,8 +31,6 @@ _GB = 1e9
 _PRODUCE, _FETCH = 9, 11
 #: As Java's consumer: the most bytes of a partition, and of a response; ms of a long poll.
 _PARTITION_MAX, _FETCH_MAX, _WAIT_MS = 1 << 20, 50 << 20, 500
-#: Names of topics: a broker may still be deleting the last one.
-_NUMBERS = itertools.count()
 
 
 class Sizes(NamedTuple):
@@ -64,13 +62,13 @@ def rows(servers: Sequence[DataServer], sizes: Sizes) -> Iterator[dict[str, Any]
     """Yield the rows of two servers."""
     pauses: dict[str, list[float]] = {server.name: [] for server in servers}
 
+    # The same topic in each round: a broker would be deleting the last one meanwhile.
+    topics = {server.name: f"bench-clients-{n}" for n, server in enumerate(servers)}
+    for server in servers:
+        server.create(topics[server.name], sizes.partitions)
+
     def measure(server: DataServer, warm_up_s: float) -> Value:
-        topic = f"bench-clients-{next(_NUMBERS)}"
-        server.create(topic, sizes.partitions)
-        try:
-            measured = _Load(server, topic, sizes).run(warm_up_s)
-        finally:
-            server.delete(topic)
+        measured = _Load(server, topics[server.name], sizes).run(warm_up_s)
         pauses[server.name].append(measured.pause_s)
         return Value(measured.cpu_s / measured.size * _GB, measured.rate)
 
@@ -107,6 +105,7 @@ class _Load:
 
     def __init__(self, server: DataServer, topic: str, sizes: Sizes) -> None:
         self._server, self._topic, self._sizes = server, topic, sizes
+        self._starts = [server.end(topic, index) for index in range(sizes.partitions)]
         self._batch, self._records = batch_of(sizes.batch, sizes.record, wall_ms())
         self._stopped = threading.Event()
         self._lock = threading.Lock()
@@ -123,14 +122,16 @@ class _Load:
         producing = [self._start(self._produce, n) for n in range(sizes.producers)]
         consuming = [self._start(self._consume, n) for n in range(sizes.consumers)]
         try:
+            deadline = time.monotonic() + 2 * PATIENCE_S
             # A broker opens the logs of all partitions first.
-            deadline = time.monotonic() + PATIENCE_S
             while self._consumed < 2 * sizes.partitions and time.monotonic() < deadline:
                 time.sleep(0.01)
             time.sleep(warm_up_s)
             first, cpu, began = self._consumed, cpu_seconds(self._server.pid), time.monotonic()
             self._last, self._longest_s = began, 0.0
             time.sleep(sizes.measured_s)
+            while self._consumed == first and time.monotonic() < deadline:
+                time.sleep(0.01)  # a broker that stops is measured until it goes on
             took = time.monotonic() - began
             count, cpu = self._consumed - first, cpu_seconds(self._server.pid) - cpu
             longest_s = max(self._longest_s, time.monotonic() - self._last)
@@ -185,7 +186,8 @@ class _Load:
 
     def _consume(self, client: WireClient, number: int) -> None:
         sizes, session, epoch = self._sizes, 0, 0
-        offsets = dict.fromkeys(range(number, sizes.partitions, sizes.consumers), 0)
+        owned = range(number, sizes.partitions, sizes.consumers)
+        offsets = {index: self._starts[index] for index in owned}
         changed = list(offsets)
         deadline = None
         while self._acknowledged is None or self._consumed < self._acknowledged:
