@@ -20,6 +20,7 @@ _TOOLS_PACKAGE = "org.apache.kafka.tools."
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
+PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 DUMP_LOG_SEGMENTS = "org.apache.kafka.tools.DumpLogSegments"

@@ -119,7 +119,9 @@ def run(
     its virtual machine cannot be started or ends.
     """
     if main_class in _CONSUMERS:
-        return _run_alone(main_class, arguments, version, timeout_s, log_level)
+        return run_alone(
+            main_class, arguments, version=version, timeout_s=timeout_s, log_level=log_level
+        )
     key = (java.tool_version(main_class, version), log_level)
     with _lock:
         machines = _idle.setdefault(key, [])
@@ -154,12 +156,22 @@ def run(
     return subprocess.CompletedProcess([main_class, *arguments], status, output, errors)
 
 
-def _run_alone(
-    main_class: str, arguments: Sequence[str], version: str, timeout_s: float, log_level: str
+def run_alone(
+    main_class: str,
+    arguments: Sequence[str],
+    *,
+    version: str = java.KAFKA_VERSION,
+    timeout_s: float = PATIENCE_S,
+    log_level: str = "warn",
+    options: Sequence[str] = java.QUICK_START,
 ) -> subprocess.CompletedProcess[str]:
+    """Do as :func:`run`, in a virtual machine of the tool's own, which has ``options``."""
+    command = java.command(
+        main_class, arguments, version=version, log_level=log_level, options=options
+    )
     try:
         return subprocess.run(
-            java.command(main_class, arguments, version=version, log_level=log_level),
+            command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -108,6 +108,6 @@ def test_kafkas_tools_exit_and_print_as_in_a_process_of_their_own() -> None:
         (java.STORAGE, ["random-uuid", "too", "many"]),
         ("org.apache.kafka.tools.NoSuchTool", []),
     ):
-        alone = java_tools._run_alone(main, arguments, java.KAFKA_VERSION, 60, "off")
+        alone = java_tools.run_alone(main, arguments, log_level="off")
         shared = run(main, arguments, log_level="off")
         assert (shared.returncode, shared.stdout) == (alone.returncode, alone.stdout), main

@@ -35,7 +35,7 @@ BENCHES: Sequence[str] = (
 )
 #: Benches that run only when they are named, because they take many minutes.
 LONG: Sequence[str] = (
-    "scale", "requests", "produce", "clients", "replication", "starts", "spark-fleet",
+    "scale", "requests", "produce", "clients", "perf-tools", "replication", "starts", "spark-fleet",
     "fleet-merges",
 )  # fmt: skip
 
