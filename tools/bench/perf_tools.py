@@ -58,8 +58,8 @@ RUNS: Final = (
 
 
 class Printed(NamedTuple):
-    """What ``kafka-producer-perf-test`` prints: records a second, and the time until a record is
-    acknowledged, ms: its mean, and its 99th percentile in whole ms.
+    """The closing line of ``kafka-producer-perf-test``: records a second, and the time until a
+    record is acknowledged, ms: its mean, and its 99th percentile in whole ms.
     """
 
     rate: float
@@ -185,7 +185,7 @@ def produce(
 
 
 def printed_in(output: str, records: int) -> Printed:
-    """What the tool printed when it had sent ``records``. Raises PassError."""
+    """Read the line that the tool prints when it has sent ``records``. Raises PassError."""
     found = _CLOSING.findall(output)
     if not found or int(found[-1][0]) != records:
         raise PassError(f"kafka-producer-perf-test did not send {records}: {output[-1000:]}")

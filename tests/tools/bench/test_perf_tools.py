@@ -1,4 +1,4 @@
-"""What the bench reads from the output of Kafka's performance tools, and the rows it makes."""
+"""The bench reads the output of Kafka's performance tools, and makes rows of it."""
 
 from __future__ import annotations
 
