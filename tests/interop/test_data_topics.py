@@ -16,11 +16,16 @@ from tests.documented import blocks, commands
 from tests.interop.clients import need_clients
 from tests.waiting import PATIENCE_S
 from tools import java, java_tools
+from tools.bench import perf_tools
+from tools.bench.data_servers import DataServer
+from tools.bench.passes import java_consumer
 from tools.gateway_process import Gateway, gateway, launch, wait_until_ready
 
 TOPIC = "data"
 COUNT = 300
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
 
 
@@ -204,6 +209,37 @@ def test_deleted_records_are_gone_for_the_tools_of_kafka(
         assert outcome in line
     ask = [*bootstrap, "--topic-partitions", f"{TOPIC}:0", "--time", "earliest"]
     assert java_tools.run_tool(java.GET_OFFSETS, ask).split() == [f"{TOPIC}:0:5"]
+
+
+def test_measuring_and_verifying_tools_of_kafka_count_every_record(
+    killed: tuple[Gateway, Path],
+) -> None:
+    server, topic = killed[0], perf_tools.TOPIC
+    node = DataServer("kwire", server.bootstrap, server.pid)
+    node.create(topic)
+    assert perf_tools.produce(node, 400, 100, {"batch.size": "65536"}).rate > 0
+    end = node.end(topic)
+    assert end == 400 + 100  # with those of the warm-up
+    java_consumer(server.bootstrap, topic, end)
+
+    where = ["--bootstrap-server", server.bootstrap]
+    sent = java_tools.run_tool(
+        VERIFIABLE_PRODUCER, [*where, "--topic", topic, "--max-messages", "50", "--acks", "-1"]
+    )
+    assert sent.count("producer_send_success") == 50
+    java_tools.run_tool(
+        java.VERIFIABLE_CONSUMER,
+        [*where, "--topic", topic, "--group-id", "verified", "--max-messages", str(end + 50),
+         "--reset-policy", "earliest"],
+    )  # fmt: skip
+    (row,) = [
+        line.split()
+        for line in java_tools.run_tool(
+            CONSUMER_GROUPS, [*where, "--describe", "--group", "verified", "--offsets"]
+        ).splitlines()
+        if topic in line
+    ]
+    assert row[:6] == ["verified", topic, "0", str(end + 50), str(end + 50), "0"]
 
 
 def test_offsets_and_deletion_of_records_by_the_topic_are_those_of_kafka(

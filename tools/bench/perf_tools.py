@@ -25,7 +25,8 @@ from tools.process import ProcessError, cpu_seconds
 
 _GB: Final = 1e9
 _TIMEOUT_S: Final = 300
-_TOPIC: Final = "bench-perf"
+#: The topic of every run.
+TOPIC: Final = "bench-perf"
 #: Records of the producer whose acknowledgements are timed, behind its warm-up.
 _SLOW: Final = 2_000
 #: The closing line of ``ProducerPerformance``, without the records of the warm-up.
@@ -90,13 +91,13 @@ def _producer_rows(
     servers: Sequence[DataServer], one: Producing, rounds: int
 ) -> Iterator[dict[str, Any]]:
     def measure(server: DataServer, _warm_up_s: float) -> Value:
-        server.create(_TOPIC)
+        server.create(TOPIC)
         try:
             before = cpu_seconds(server.pid)
             printed = produce(server, one.records, one.size, {"batch.size": str(one.batch)})
             used = cpu_seconds(server.pid) - before
         finally:
-            server.delete(_TOPIC)
+            server.delete(TOPIC)
         sent = (one.records + _warm_up(one.records)) * one.size
         return Value(used / sent * _GB, printed.rate * one.size / 1e6)
 
@@ -108,19 +109,19 @@ def _consumer_rows(
     servers: Sequence[DataServer], one: Producing, rounds: int
 ) -> Iterator[dict[str, Any]]:
     for server in servers:
-        server.create(_TOPIC)
+        server.create(TOPIC)
         produce(server, one.records, one.size, {"batch.size": str(one.batch)})
 
     def measure(server: DataServer, _warm_up_s: float) -> Value:
         before = cpu_seconds(server.pid)
-        took = java_consumer(server.address, _TOPIC, one.records)
+        took = java_consumer(server.address, TOPIC, one.records)
         size = one.records * one.size
         return Value((cpu_seconds(server.pid) - before) / size * _GB, size / took / 1e6)
 
     what = f"kafka-consumer-perf-test, {one.title}"
     row = compared(servers, what, "s CPU/GB", measure, rounds=rounds)
     for server in servers:
-        server.delete(_TOPIC)
+        server.delete(TOPIC)
     yield from _two(row, Producing(one.title, one.records, one.size, one.batch, 1.0, 1 / 0.7))
 
 
@@ -143,11 +144,11 @@ def _slow_rows(servers: Sequence[DataServer], rounds: int) -> Iterator[dict[str,
     p99: dict[str, list[int]] = {server.name: [] for server in servers}
 
     def measure(server: DataServer, _warm_up_s: float) -> Value:
-        server.create(_TOPIC)
+        server.create(TOPIC)
         try:
             printed = produce(server, _SLOW, 100, settings, a_second=200)
         finally:
-            server.delete(_TOPIC)
+            server.delete(TOPIC)
         p99[server.name].append(printed.p99_ms)
         return Value(printed.mean_ms, printed.rate)
 
@@ -174,7 +175,7 @@ def produce(
     """
     warm_up = _warm_up(records)
     words = [
-        "--topic", _TOPIC,
+        "--topic", TOPIC,
         "--num-records", str(records + warm_up), "--warmup-records", str(warm_up),
         "--record-size", str(size), "--throughput", str(a_second),
         "--command-property", f"bootstrap.servers={server.address}",
