@@ -236,7 +236,7 @@ class UnifiedLog:
 
     def flush_with_indexes(self) -> None:
         """As ``flush``, for the index files too: the end may then become the recovery point. Raises
-        SyncFailed, LogFailed.
+        DiskFailed, LogFailed.
         """
         self.flush()
         with self.guard.several_steps():
@@ -313,6 +313,7 @@ class UnifiedLog:
         """Return the flush of everything written so far, to run beside further writes: of the
         batches, and of the files beside them with one of ``suffixes``. Raises DiskFailed.
         """
+        self._active.write_entries()
         files: list[DiskFile] = []
         path = self.directory / segment_name(self._active.base_offset)
         flush = PendingFlush(files, self.end_offset, self.disk, on_synced)

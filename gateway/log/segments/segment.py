@@ -34,6 +34,10 @@ from kwire.metadata_log.open_file import OpenFile
 #: The other files that follow from the batches of a segment, where there are producers
 #: (``gateway.sources.producer_log``).
 _OF_PRODUCERS: Final = (".txnindex", ".snapshot")
+#: Entries of the offset index that wait in memory until they are written together: a batch of
+#: 64 KiB has one each. Until the segment is sealed only a start reads them, and it finds what is
+#: missing at their end in the batches.
+_WAITING_MAX: Final = 64
 #: Positions and relative offsets in the indexes are int32.
 _INT32_MAX: Final = (1 << 31) - 1
 
@@ -189,7 +193,8 @@ class Segment:
             # behind it.
             self._disk.write(self._log, self.size, data[start:end])
             self._index.add(batches, self.size - start)
-            self._write_entries()
+            if self._index.counts[0] - self._written[0] >= _WAITING_MAX:
+                self.write_entries()
         except BaseException:
             # Until ``_undo`` has worked: the caller asks for it when that failed, too.
             self.torn = True
@@ -259,14 +264,15 @@ class Segment:
         self.flush_indexes()
 
     def flush_indexes(self) -> None:
-        """Sync the indexes. Raises SyncFailed."""
+        """Write and sync the indexes. Raises DiskFailed."""
+        self.write_entries()
         self._disk.sync(self._offsets_file)
         self._disk.sync(self._times_file)
 
     def add_latest_time(self) -> None:
         """Complete the time index, as Kafka does at a roll and at a close. Raises DiskFailed."""
         self._index.add_latest_time()
-        self._write_entries()
+        self.write_entries()
 
     def close(self) -> None:
         """Close the files."""
@@ -301,8 +307,9 @@ class Segment:
         if size < len(offsets):
             self._disk.write(self._offsets_file, size, offsets[size:])
 
-    def _write_entries(self) -> None:
-        # Only what is new: entries are written behind those that the files have.
+    def write_entries(self) -> None:
+        """Write the entries of the indexes that wait in memory. Raises DiskFailed."""
+        # Behind those that the files have.
         offsets, times = self._written
         if self._index.counts != self._written:
             self._disk.write(
@@ -325,7 +332,8 @@ class Segment:
         self._index, position = self._index.rewound(self.end_offset)
         for checked in check_file(self._log, position, self.size, ANY):
             self._index.add(checked.batches)
-        offsets, times = self._index.counts
+        # Some of what it has may not be in the files yet.
+        offsets, times = map(min, self._index.counts, self._written)
         self._disk.truncate(self._offsets_file, offsets * OFFSET_ENTRY.size)
         self._disk.truncate(self._times_file, times * TIME_ENTRY.size)
         self._written = offsets, times

@@ -267,7 +267,7 @@ def test_failed_sync_of_a_checkpoint_has_the_log_opened_again(tmp_path: Path) ->
     checkpoint(one)
     grow(one, 10)
     before = one.stored.log
-    disk.fails_at = disk.count
+    disk.fails_next = "sync 00000000000000000000.log"
     checkpoint(one)
     assert one.stored.log is not before and one.stored.checkpoints.recovery_points.get("t", 0) == 10
     assert checkpoint(one)
@@ -309,3 +309,21 @@ def test_topic_of_the_same_name_has_no_recovery_point(tmp_path: Path) -> None:
     settle(one)
     assert points.recovery_points.get("t", 0) is None
     assert read_offsets(tmp_path / RECOVERY_POINT) == {}
+
+
+def test_checkpoint_whose_index_entries_cannot_be_written_is_made_later(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    one = opened(tmp_path / "t-0", disk=disk)
+    grow(one, 10)
+    checkpoint(one)
+    grow(one, 5)
+    before = one.stored.log
+    disk.fails_next = "write 00000000000000000000.index"
+    assert not checkpoint(one)
+    assert not disk.fails_next, "the write has failed"
+    assert one.stored.log is before and one.stored.checkpoints.recovery_points.get("t", 0) == 10
+    assert checkpoint(one)
+    kill(one)
+    one = opened(tmp_path / "t-0")
+    assert [offset for offset, _ in shown(one)] == list(range(15)) and not one.stored.repairs
+    stop(one)
