@@ -87,7 +87,7 @@ class LeaderAppends:
         self._answer(one, outcome)
 
     def _append_as_job(self, one: PartitionAppend) -> Callable[[], None]:
-        if self._is_due_to_roll(one):
+        if self._stored.is_due_to_roll(one.batch.header):
             try:
                 self._stored.roll()
             except LogError as error:
@@ -107,10 +107,8 @@ class LeaderAppends:
 
     def _needs_thread(self, one: PartitionAppend) -> bool:
         messages = one.batch.header.last_offset_delta + 1
-        return self._is_due_to_roll(one) or self._stored.is_due_to_flush(messages)
-
-    def _is_due_to_roll(self, one: PartitionAppend) -> bool:
-        return self._stored.is_due_to_roll(one.batch.header, one.epoch)
+        stored = self._stored
+        return stored.is_due_to_roll(one.batch.header) or stored.is_due_to_flush(messages)
 
     def _append(self, one: PartitionAppend) -> Outcome:
         """Give the batch its offsets and write it."""

@@ -21,10 +21,9 @@ from gateway.log.files.problem import Problem
 from gateway.log.partition.log_move import LogMove
 from gateway.log.partition.log_settings import LogSettings
 from gateway.log.partition.partition_directories import remove_directory
-from gateway.log.partition.roll_policy import rolls_by_size_and_age
+from gateway.log.partition.roll_policy import begins_segment
 from gateway.log.partition.unified_log import UnifiedLog
 from gateway.log.reading.own_log import OwnLog
-from gateway.log.segments.batch_check import batch_of
 from gateway.sources.opened_log import OpenedLog, open_log, read_producers
 from gateway.sources.producer_log import ProducerLog
 from kwire.protocol import ErrorCode
@@ -148,14 +147,14 @@ class StoredLog:
             self._reopen()
         return BatchRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
-    def is_due_to_roll(self, header: BatchHeader, epoch: int) -> bool:
-        """Whether a batch of ``epoch`` would begin a segment."""
+    def is_due_to_roll(self, header: BatchHeader) -> bool:
+        """Whether a batch would begin a segment."""
         log = self.log
-        if log is None or log.active_size == 0:
+        if log is None or (size := log.active_size) == 0:
             return False
-        rolls = rolls_by_size_and_age(self.settings())
-        described = batch_of(header.placed(log.end_offset, epoch))
-        return rolls(described, log.active_size, log.first_timestamp)
+        return begins_segment(
+            self.settings(), header.size, header.max_timestamp, size, log.first_timestamp
+        )
 
     def is_due_to_flush(self, messages: int) -> bool:
         """Whether an append of so many records is to wait for the disk (``flush.messages``)."""

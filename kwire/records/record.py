@@ -33,7 +33,10 @@ class Compression(enum.IntEnum):
             raise DecodeError(
                 f"unknown compression type {number}", path="Attributes", rule="compression-type"
             )
-        return cls(number)
+        return _COMPRESSIONS[number]
+
+
+_COMPRESSIONS: Final = tuple(Compression)
 
 
 class TimestampType(enum.IntEnum):

@@ -57,7 +57,8 @@ def check_records(data: _Data, count: int, start: int = 0) -> Slices[RecordsSeen
             at, seen = _check_some(data, at, range(done, done + more), seen)
             # Where there are no runs, looking for them costs next to nothing.
             done, alone = done + more, min(2 * alone, _STEP)
-        yield
+        if done < count:
+            yield
     if at != len(data):
         raise DecodeError(f"{len(data) - at} bytes left over behind {count} records")
     return seen

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gateway.broker.produce.validation import ProducedBatch
     from gateway.handlers.context import Context
     from gateway.ports.pending_response import Answer, Work
-    from gateway.ports.replicas import WritablePartition
+    from gateway.ports.replicas import Replicas, WritablePartition
     from kwire.message import Message
     from kwire.messages.produce_request import (
         PartitionProduceData,
@@ -69,8 +69,8 @@ _ALL, _NONE = -1, 0
 #: ``AdminUtils.ADMIN_CLIENT_ID``: a client that may write the topics of coordinators.
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 _ACKS: Final = (_ALL, _NONE, 1)
-#: Steps that are carried out at once: each appends a batch of up to 32 KiB, or looks at 1,000
-#: records.
+#: Steps that are carried out at once: each looks at 1,000 records, the last one for a batch appends
+#: it, too.
 _STEPS_AT_ONCE: Final = 4
 #: Bytes of the objects for a partition of a request.
 _PARTITION_BYTES: Final = 600
@@ -88,9 +88,10 @@ def handle(request: ProduceRequest, context: Context) -> Answer:
     """Append the batches. The response comes when all of them are written, or refused; None, with
     which the connection is closed, if a request with acks=0 has an error.
     """
-    if context.gateway.replicas is None:
+    replicas = context.gateway.replicas
+    if replicas is None:
         return _refuse_all(request, context)
-    return begun(_Produce(request, context).run(request), _STEPS_AT_ONCE)
+    return begun(_Produce(request, context, replicas).run(request), _STEPS_AT_ONCE)
 
 
 # --- a server that is no broker
@@ -162,10 +163,10 @@ class _Checked(NamedTuple):
 class _Produce:
     """One request, until each of its batches is written or refused."""
 
-    def __init__(self, request: ProduceRequest, context: Context) -> None:
+    def __init__(self, request: ProduceRequest, context: Context, replicas: Replicas) -> None:
         # Not the request itself, whose records need not stay in memory until they are committed.
         self._acks, self._timeout_ms = request.acks, request.timeout_ms
-        self._context = context
+        self._context, self._replicas = context, replicas
         self._response = ProduceResponse()
         self._unwritten: dict[int, PartitionProduceResponse] = {}  # by identity
         self._pending: PendingResponse | None = None
@@ -198,11 +199,14 @@ class _Produce:
 
     def _append_all(self) -> Work:
         """Append what is left, as long as there is space behind a slow disk."""
+        is_first = True
         while True:
             if self._next is None:
                 wanted = next(self._left, None)
                 if wanted is None:
                     break
+                if not is_first:
+                    yield None
                 yield from self._check(*wanted)
             if self._next is not None:
                 if self._next.partition.backlog.is_full:
@@ -212,7 +216,7 @@ class _Produce:
                     self._append(checked)
                 except BatchRefused as refused:
                     self._done(checked.response, refused)
-            yield None
+            is_first = False
         if self._transactional is not None:
             self._transactional.ask()
         return self._answer()
@@ -289,21 +293,20 @@ class _Produce:
         response: PartitionProduceResponse,
     ) -> Work:
         """Find out whether a batch may be appended; it is the next one then."""
-        context = self._context
+        context, replicas = self._context, self._replicas
         try:
             if isinstance(topic, BatchRefused):
                 raise topic
-            assert context.gateway.replicas is not None, "a broker has replicas"
-            found = context.gateway.replicas.find_writable(topic.topic_id, wanted.index)
+            found = replicas.find_writable(topic.topic_id, wanted.index)
             if isinstance(found, ErrorCode):
                 raise BatchRefused(found, "")
-            context.gateway.replicas.count_produce(found)
+            replicas.count_produce(found)
             try:
                 batch = yield from check_batch(
                     wanted.records, context.version, found.rules, context.wall_ms
                 )
             except BatchRefused as refused:
-                context.gateway.replicas.count_refused(found, refused.error)
+                replicas.count_refused(found, refused.error)
                 raise
             self._next = _Checked(topic.name, wanted.index, found, batch, response)
         except BatchRefused as refused:

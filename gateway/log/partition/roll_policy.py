@@ -13,24 +13,34 @@ RollPolicy = Callable[[Batch, int, int | None], bool]
 
 
 def rolls_by_size_and_age(settings: LogSettings) -> RollPolicy:
-    """Return the policy of ``LogSegment.shouldRoll``.
+    """Return the policy of ``LogSegment.shouldRoll``."""
+
+    def rolls(batch: Batch, size: int, first_timestamp: int | None) -> bool:
+        return begins_segment(settings, batch.size, batch.max_timestamp, size, first_timestamp)
+
+    return rolls
+
+
+def begins_segment(
+    settings: LogSettings,
+    batch_size: int,
+    max_timestamp: int,
+    size: int,
+    first_timestamp: int | None,
+) -> bool:
+    """Whether a batch of ``batch_size`` bytes begins a segment behind one of ``size`` bytes.
 
     The age of a segment is the difference of two batch timestamps, not of clocks: replicas then
     roll at the same offsets.
     """
-
-    def rolls(batch: Batch, size: int, first_timestamp: int | None) -> bool:
-        aged = (
-            first_timestamp is not None
-            # A batch without timestamps, -1, has no age. Kafka takes that of the file
-            # (``LogSegment.timeWaitedForRoll``).
-            and 0 <= first_timestamp < batch.max_timestamp - settings.segment_ms
-        )
-        # ``>``: a batch that fills the segment exactly stays in it, as in
-        # ``LogSegment.shouldRoll``.
-        return size + batch.size > settings.segment_bytes or aged
-
-    return rolls
+    # ``>``: a batch that fills the segment exactly stays in it, as in ``LogSegment.shouldRoll``.
+    if size + batch_size > settings.segment_bytes:
+        return True
+    # A batch without timestamps, -1, has no age. Kafka takes that of the file
+    # (``LogSegment.timeWaitedForRoll``).
+    return first_timestamp is not None and (
+        0 <= first_timestamp < max_timestamp - settings.segment_ms
+    )
 
 
 def rolls_when_told(batch: Batch, size: int, first_timestamp: int | None) -> bool:
