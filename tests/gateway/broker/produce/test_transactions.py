@@ -118,6 +118,28 @@ def test_a_batch_behind_the_first_one_that_was_asked_for_is_out_of_order() -> No
     assert states.check(batch(0, 4), asked) is None
 
 
+def test_a_batch_of_an_ended_transaction_that_comes_late_does_not_stop_the_next_one() -> None:
+    states = ProducerStates()
+    states.append(batch(10, 0))
+    end(states, 11, COMMIT, epoch=1)
+    states.append(batch(12, 0, epoch=1))
+    asked = states.begin_verification(batch(0, 0))
+    assert refusal(states, batch(0, 0), asked) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert states.begin_verification(batch(13, 1, epoch=1)) is None
+    assert states.check(batch(13, 1, epoch=1)) is None
+    assert refusal(states, batch(13, 2, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_nor_does_one_of_the_same_epoch() -> None:
+    states = ProducerStates()
+    states.append(batch(10, 0))
+    end(states, 11, COMMIT)
+    assert states.begin_verification(batch(0, 0)) is not None, "the coordinator refuses it"
+    asked = states.begin_verification(batch(12, 1))
+    assert states.check(batch(12, 1), asked) is None
+    assert refusal(states, batch(12, 2), asked) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_a_coordinator_of_this_node_writes_without_sequences_and_verification() -> None:
     states = ProducerStates()
     own = batch(3, -1)
