@@ -33,6 +33,7 @@ class PartitionFacts:
         self.values: set[str] = set()  # committed while it is clean
         self.batches: dict[tuple[str, ...], int] = {}  # committed at any time, and at which offset
         self.confused: set[int] = set()  # producers one of whose old batches was taken for new
+        self.repeated: set[Any] = set()  # names of such batches, where they were appended again
         self.written: dict[tuple[int, int], tuple[str, ...]] = {}  # (epoch, offset) -> values
         self.seen: dict[int, tuple[str, ...]] = {}  # offset -> values that a consumer got
         self.acked: dict[tuple[str, ...], int] = {}
