@@ -203,6 +203,9 @@ class Replica:
         if entries and not log.entries and entries[0].header.base_offset < log.start_offset:
             # The leader's log begins within a batch.
             self.start_at(entries[0].header.base_offset)
+        elif entries and not log.entries:
+            # Its name is of deleted records, which may be of another history.
+            log.name_start(self.broker.world.checker.name_at(self.key, log.start_offset))
         for entry in entries:
             if entry.header.base_offset >= self.log.end_offset:
                 self.log.append(entry)
