@@ -66,12 +66,29 @@ class BrokerChecker:
         key = message.topic_id, message.partition_id
         record = self._world.metadata.image.partitions[key[0]][key[1]]
         facts = self.of(key)
+        if self._is_left_with_others(facts.before, record):
+            self._may_be_gone(facts, record.leader_epoch)
         if record.leader >= 0 and record.leader_epoch not in facts.leaders:
             facts.leaders[record.leader_epoch] = record.leader
             self.leaders += 1
             self._elected(facts, record)
         self._check_members(facts, record)
         facts.before = record
+
+    def _is_left_with_others(self, before: Any, record: Any) -> bool:
+        """Whether a cancelled reassignment takes away all replicas in sync. The first one that
+        stays is in sync then, whatever it has, if the topic allows unclean elections
+        (``PartitionReassignmentRevert``). The record does not say so.
+        """
+        if before is None or not before.adding_replicas or record.adding_replicas:
+            return False
+        eligible = before.eligible_leader_replicas or ()
+        known = {*before.isr, *eligible, *before.adding_replicas}
+        return self._world.shape.unclean and bool(record.isr) and known.isdisjoint(record.isr)
+
+    def _may_be_gone(self, facts: PartitionFacts, epoch: int) -> None:
+        self._world.note("what is committed in %d may be gone", facts.key[1])
+        facts.forget(epoch)
 
     def _elected(self, facts: PartitionFacts, record: Any) -> None:
         """A leader has been elected: it has everything that is committed."""
@@ -80,8 +97,7 @@ class BrokerChecker:
         log = broker.logs.get(facts.key)
         is_unclean = record.leader_recovery_state == _RECOVERING
         if (is_unclean and world.shape.unclean) or self._may_lack(facts, broker):
-            world.note("what is committed in %d may be gone", facts.key[1])
-            facts.forget(record.leader_epoch)
+            self._may_be_gone(facts, record.leader_epoch)
             return
         end = facts.committed_end
         has_all = end == 0 or (log is not None and log.prefix_at(end) == facts.name_at(end))
@@ -113,7 +129,8 @@ class BrokerChecker:
         end = facts.committed_end
         brokers = self._world.metadata.image.brokers
         members = [self._world.broker(id) for id in record.isr]
-        if not end or facts.from_epoch > record.leader_epoch:
+        # With eligible leader replicas an ISR may be empty. These are checked when one is elected.
+        if not end or not members or facts.from_epoch > record.leader_epoch:
             return
         lost = [one for one in members if one.logs[facts.key].lost_below > 0]
         if len(lost) == len(members):
@@ -206,7 +223,7 @@ class BrokerChecker:
             entry = log.entries[at]
             if facts.is_clean:
                 self._check_order(facts, entry)
-            facts.commit(entry, log.prefixes[at])
+            facts.commit(entry, log.prefixes[at], replica.leader_epoch)
         record = self._world.metadata.image.partitions[facts.key[0]][facts.key[1]]
         self._check_members(facts, record)
         # Others may have cut off what a leader that was not in sync had known as committed.
@@ -292,10 +309,15 @@ class BrokerChecker:
         self._check_prefix(replica, replica.high_watermark, "7: the high watermark of broker {}")
 
     def truncates(self, replica: Replica, offset: int) -> None:
-        """A follower is about to cut its log."""
+        """A follower is about to cut its log. One that no longer counts may follow an older leader,
+        which lacks what was committed since.
+        """
         facts, log = self.of(replica.key), replica.log
         end = facts.next_end(offset)
         if end is None or not facts.is_clean or log.end_offset < end:
+            return
+        counting = (*facts.before.isr, *(facts.before.eligible_leader_replicas or ()))
+        if replica.leader_epoch < facts.epoch_at(offset) and replica.broker.id not in counting:
             return
         require(
             log.prefix_at(end) != facts.name_at(end),

@@ -28,6 +28,7 @@ class PartitionFacts:
         self.start: tuple[int, int] = (0, 0)
         self.ends: list[int] = []
         self.names: list[int] = []
+        self.epochs: list[int] = []  # of the leaders that have committed them
         self.entries: list[Entry] = []
         self.sequences: dict[tuple[int, int], int] = {}  # (producer, epoch) -> next sequence
         self.values: set[str] = set()  # committed while it is clean
@@ -56,22 +57,28 @@ class PartitionFacts:
         at = bisect_right(self.ends, offset)
         return self.ends[at] if at < len(self.ends) else None
 
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the leader that has committed the batch at ``offset``."""
+        return self.epochs[bisect_right(self.ends, offset)]
+
     def entry_at(self, offset: int) -> Entry | None:
         """The committed batch that has ``offset``."""
         at = bisect_right(self.ends, offset)
         return self.entries[at] if at < len(self.ends) else None
 
-    def commit(self, entry: Entry, name: int) -> None:
-        """One more batch is committed."""
+    def commit(self, entry: Entry, name: int, epoch: int) -> None:
+        """One more batch is committed, by the leader of that epoch."""
         self.entries.append(entry)
         self.batches[entry.values] = entry.header.base_offset
         self.ends.append(entry.header.next_offset)
         self.names.append(name)
+        self.epochs.append(epoch)
 
     def forget(self, epoch: int) -> None:
         """Committed records may be gone: leaders from ``epoch`` on say what is committed."""
         self.is_clean = False
         self.from_epoch = max(self.from_epoch, epoch)
         self.start, self.ends, self.names, self.entries = (0, 0), [], [], []
+        self.epochs = []
         self.acked.clear()
         self.seen.clear()
