@@ -1,6 +1,7 @@
-"""Names the leader of a partition to a client of Fetch whose leader epoch is old (KIP-951).
+"""Names the leader of a partition to a client of Fetch whose leader epoch is old (KIP-951), and
+to a follower whose log was compared with the leader's.
 
-Source: ``KafkaApis.handleFetchRequest``.
+Source: ``KafkaApis.handleFetchRequest``; :func:`tell_compared` has no counterpart in Kafka.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from kwire.messages.fetch_response import LeaderIdAndEpoch, NodeEndpoint
 if TYPE_CHECKING:
     from gateway.handlers.context import Context
     from gateway.handlers.fetch_sessions import FetchedPartition
+    from gateway.ports.services import Partition
     from kwire.messages.fetch_response import FetchResponse, PartitionData
 
 #: The first version whose response names the leader.
@@ -40,3 +42,17 @@ def name_leader(
     known, at = response.node_endpoints, find_broker(leader_id, context)
     if at is not None and all(other.node_id != leader_id for other in known):
         known.append(NodeEndpoint(node_id=leader_id, host=at.host, port=at.port, rack=at.rack))
+
+
+def tell_compared(
+    one: FetchedPartition, log: Partition, data: PartitionData, context: Context
+) -> None:
+    """Have ``data`` name this leader where a follower is to hear that its records are the leader's:
+    the leader has deleted all of them, and the follower does not know that they were compared
+    before. Kafka names the leader in answers with an error alone, and reads this in no other.
+    """
+    has_records = one.last_fetched_epoch >= 0
+    if one.is_compared and has_records and one.fetch_offset == log.log_start_offset:
+        data.current_leader = LeaderIdAndEpoch(
+            leader_id=context.gateway.node_id, leader_epoch=log.leader_epoch
+        )

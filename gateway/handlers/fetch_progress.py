@@ -33,7 +33,7 @@ def note_progress(
     """Tell the log of a partition how far its follower is: what the leader commits depends on it.
     A follower whose request gets an error, or whose log differs, has told nothing.
     """
-    log, one.fault = one.log, ErrorCode.NONE
+    log, one.fault, one.is_compared = one.log, ErrorCode.NONE, False
     if log is None or isinstance(log, ErrorCode) or partition_fault(log, one.leader_epoch):
         return
     if not log.log_start_offset <= one.fetch_offset <= log.visible_end(Isolation.LOG_END):
@@ -43,9 +43,18 @@ def note_progress(
             return
     except OffsetOutOfRange:
         return  # as the response will say
+    is_compared = one.last_fetched_epoch < 0 or log.log_start_offset < one.fetch_offset
     one.fault = log.note_fetch(
-        ReplicaFetch(broker_id, broker_epoch, one.fetch_offset, one.follower_start_offset, contact)
+        ReplicaFetch(
+            broker_id,
+            broker_epoch,
+            one.fetch_offset,
+            one.follower_start_offset,
+            contact,
+            is_compared,
+        )
     )
+    one.is_compared = log.has_compared(broker_id)
 
 
 def diverging(log: Partition, wanted: FetchedPartition) -> tuple[int, int] | None:

@@ -43,7 +43,8 @@ class FetchedPartition:
 
     It has the fields that the response depends on. ``high_watermark`` and ``log_start_offset`` are
     those of the last response, in a session. ``fault`` is the error for a client that is no
-    follower of the partition.
+    follower of the partition. ``is_compared``: all records of the follower are known to be this
+    log's.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class FetchedPartition:
         "fetch_offset",
         "follower_start_offset",
         "high_watermark",
+        "is_compared",
         "last_fetched_epoch",
         "leader_epoch",
         "log",
@@ -70,6 +72,7 @@ class FetchedPartition:
         self.fetch_offset = 0
         self.follower_start_offset = -1
         self.fault = ErrorCode.NONE
+        self.is_compared = False
         self.max_bytes = 0
         self.leader_epoch = -1
         self.last_fetched_epoch = -1

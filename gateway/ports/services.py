@@ -133,6 +133,8 @@ class Isolation(enum.Enum):
 class ReplicaFetch(NamedTuple):
     """A follower fetches from ``offset``, and has everything below; ``log_start_offset`` is that of
     its own log, ``contact`` has the time. ``broker_epoch`` is -1 if the request has none.
+    ``is_compared``: the leader has the record before ``offset``, in the epoch that the request
+    names, or the follower has no record.
     """
 
     broker_id: int
@@ -140,6 +142,7 @@ class ReplicaFetch(NamedTuple):
     offset: int
     log_start_offset: int
     contact: Contact
+    is_compared: bool = False
 
 
 class Partition(Protocol):
@@ -215,6 +218,12 @@ class Partition(Protocol):
     def note_fetch(self, fetch: ReplicaFetch) -> ErrorCode:
         """A follower fetches from an offset in this log, with its records before it. Return the
         error for a broker that is no replica, or not any more.
+        """
+        ...
+
+    def has_compared(self, broker_id: int) -> bool:
+        """Whether all records of a follower are known to be the leader's, also where the leader
+        has deleted its own.
         """
         ...
 

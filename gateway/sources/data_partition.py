@@ -268,11 +268,16 @@ class DataPartition(LogPartition):
             return _NOT_LEADER
         fault = leader.check_follower(fetch.broker_id, fetch.broker_epoch)
         if fault is ErrorCode.NONE:
-            self._propose(leader.on_fetch(*fetch))
+            is_compared = fetch.is_compared
+            self._propose(leader.on_fetch(*fetch[:-1], is_compared=is_compared))
             if leader.high_watermark != self._high_watermark:
                 self._publish()
             self._deletions.advance()
         return fault
+
+    def has_compared(self, broker_id: int) -> bool:
+        """As in ``gateway.ports.services.Partition``."""
+        return self.leader is not None and self.leader.has_compared(broker_id)
 
     def read_replicas(self, offset: int) -> Sequence[ReadReplica]:
         """As in ``gateway.ports.services.Partition``."""

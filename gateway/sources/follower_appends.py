@@ -164,7 +164,8 @@ class FollowerAppends:
     def _append(self, log: UnifiedLog, step: Append) -> Outcome:
         runs: list[list[Batch]] = [[]]
         start = step.log_start_offset
-        if begins_anew(position_of(log), self._committed(), step.followed.leader_epoch, start):
+        position, epoch = position_of(log), step.followed.leader_epoch
+        if not step.is_compared and begins_anew(position, self._committed(), epoch, start):
             restart(self._stored, log, start)
         if step.records:
             checked = _check(log, step)

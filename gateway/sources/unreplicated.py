@@ -29,6 +29,10 @@ class Unreplicated:
         """As in ``Partition``: no broker is a follower."""
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
+    def has_compared(self, broker_id: int) -> bool:
+        """As in ``Partition``: no broker is a follower."""
+        return False
+
     def read_replicas(self, offset: int) -> Sequence[ReadReplica]:
         """As in ``Partition``: consumers read from this node alone."""
         return ()

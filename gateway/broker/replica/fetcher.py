@@ -231,7 +231,13 @@ class Fetcher:
             diverging = data.diverging_epoch
             if diverging.epoch < 0:
                 one.leaders_end = data.high_watermark
-                return Append(one, data.records, data.high_watermark, data.log_start_offset)
+                return Append(
+                    one,
+                    data.records,
+                    data.high_watermark,
+                    data.log_start_offset,
+                    data.current_leader.leader_epoch == one.leader_epoch,
+                )
             if 0 <= diverging.end_offset <= data.log_start_offset:
                 # All that the logs share was deleted, or nothing is known of it.
                 return StartAt(one, data.log_start_offset)

@@ -86,13 +86,15 @@ class Followed:
 
 class Append(NamedTuple):
     """Append ``records`` (None or empty for news without records), and take over the leader's high
-    watermark and log start.
+    watermark and log start. ``is_compared``: the leader says that all records of the follower are
+    its own, though it may have deleted those that tell.
     """
 
     followed: Followed
     records: Any
     high_watermark: int
     log_start_offset: int
+    is_compared: bool = False
 
 
 class Truncate(NamedTuple):

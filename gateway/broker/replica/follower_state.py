@@ -42,6 +42,9 @@ class FollowerState:
     #: Of the newest Fetch; None before the first, -1 if the request has none.
     broker_epoch: int | None = None
     contact: Contact | None = None
+    #: The leader has compared the follower's log with its own in this epoch, and the follower has
+    #: appended nothing but the leader's records since.
+    is_compared: bool = False
 
     def fetched(
         self,
@@ -50,14 +53,21 @@ class FollowerState:
         leader_end_offset: int,
         broker_epoch: int,
         contact: Contact,
+        *,
+        is_compared: bool,
     ) -> None:
-        """The follower has fetched from ``offset``, so it has everything below."""
+        """The follower has fetched from ``offset``, so it has everything below. ``is_compared``:
+        by the epoch of the record before it, or the follower has no record.
+        """
         now = contact.at
         if offset >= leader_end_offset:
             self.caught_up_at = max(self.caught_up_at, now)
         elif offset >= self.leader_end_offset:
             # It has what there was at the Fetch before this one.
             self.caught_up_at = max(self.caught_up_at, self.fetched_at)
+        # A process that was started since may have followed an older leader first.
+        is_same = UNKNOWN != broker_epoch == self.broker_epoch
+        self.is_compared = is_compared or (self.is_compared and is_same)
         self.end_offset, self.log_start_offset = offset, log_start_offset
         self.leader_end_offset = max(self.leader_end_offset, leader_end_offset)
         self.fetched_at, self.broker_epoch, self.contact = now, broker_epoch, contact

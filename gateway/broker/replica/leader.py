@@ -185,14 +185,24 @@ class Leader:
         offset: int,
         log_start_offset: int,
         contact: Contact,
+        *,
+        is_compared: bool = False,
     ) -> Proposal | None:
         """A follower that :meth:`check_follower` lets pass fetches from ``offset``, which is in the
         leader's log, with the leader's records before it. Returns the change of the ISR that is due
-        then.
+        then. ``is_compared``: the leader has the record before ``offset``, whose epoch the request
+        names, or the follower has no record.
         """
         one = self.followers[broker_id]
         before = one.end_offset
-        one.fetched(offset, log_start_offset, self.end_offset, broker_epoch, contact)
+        one.fetched(
+            offset,
+            log_start_offset,
+            self.end_offset,
+            broker_epoch,
+            contact,
+            is_compared=is_compared,
+        )
         proposal = self._expansion(one)
         if before != offset:
             self._advance(contact.at)
@@ -210,6 +220,13 @@ class Leader:
         ):
             return None
         return self._propose(state, state.isr | {one.broker_id})
+
+    def has_compared(self, broker_id: int) -> bool:
+        """Whether all records of a follower are known to be the leader's, also where the leader
+        has deleted its own.
+        """
+        one = self.followers.get(broker_id)
+        return one is not None and one.is_compared
 
     def look_again(self) -> Proposal | None:
         """Return the change of the ISR that adds a follower which might not join when it fetched:

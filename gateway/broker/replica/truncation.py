@@ -39,6 +39,7 @@ def begins_anew(position: Position, committed: int, leader_epoch: int, leaders_s
     The leader has deleted every record that the follower has, and with them the epochs by which the
     two logs are compared. Records that the follower does not know as committed may be of another
     history. No consumer reads them, but they say of a producer that a batch is there which is not.
+    This is not to be asked where the leader says that it has compared the logs before.
     """
     is_left_nothing = committed < position.end_offset <= leaders_start
     return is_left_nothing and position.epoch < leader_epoch

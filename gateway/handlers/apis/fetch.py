@@ -14,7 +14,7 @@ from gateway.base.slices import pieces
 from gateway.broker.replica.follower_state import Contact
 from gateway.handlers import fetch_quota
 from gateway.handlers.access import Operation, may_on_cluster
-from gateway.handlers.fetch_leader import name_leader
+from gateway.handlers.fetch_leader import name_leader, tell_compared
 from gateway.handlers.fetch_progress import diverging, held_back, is_settled, note_progress
 from gateway.handlers.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchedPartition
 from gateway.handlers.fetch_topic import BY_ID, readable_topic
@@ -566,6 +566,7 @@ class _Fetch:
             records=b"",
             preferred_read_replica=preferred,
         )
+        tell_compared(wanted, log, data, self._context)
         if preferred != NONE:
             # As in Kafka, nothing is read: there are neither records nor aborted transactions.
             data.aborted_transactions = None

@@ -138,6 +138,9 @@ class MemoryPartition:
     def read_replicas(self, offset: int) -> list[ReadReplica]:
         return []
 
+    def has_compared(self, broker_id: int) -> bool:
+        return False
+
     def note_fetch(self, fetch: ReplicaFetch) -> ErrorCode:
         self.fetches.append(fetch)
         return self.fault_of_followers

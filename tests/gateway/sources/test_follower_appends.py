@@ -291,6 +291,20 @@ def test_batch_of_another_history_is_new_when_the_leader_has_deleted_what_tells(
     assert isinstance(again, Appended) and again.base_offset == 2
 
 
+def test_producers_are_kept_when_the_leader_has_compared_the_logs_before_it_deleted_its_records(
+    tmp_path: Path,
+) -> None:
+    one = following(tmp_path / "t-0", 1, SMALL)
+    append(one, FIRST)
+    one.follow(record_of_leader(3))
+    step = Append(followed(one), None, 1, 1, is_compared=True)
+    assert carry_out(one, step) == Position(1, 1, 1)
+    one.lead(record(4))
+    settle(one)
+    again = appended(one, sequenced(0))
+    assert isinstance(again, Appended) and again.base_offset == 0
+
+
 def test_producers_of_a_follower_in_sync_outlive_the_deletion_of_their_records(
     tmp_path: Path,
 ) -> None:

@@ -12,6 +12,7 @@ from kwire.messages.fetch_response import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionData,
 )
 from kwire.protocol import ErrorCode
@@ -163,10 +164,19 @@ class FollowerFetches:
         data.records = log.read(offset, log.end_offset, ENTRIES_MAX)
         if contact is not None:
             proposal = replica.fetched(
-                state.replica_id, state.replica_epoch, offset, wanted.log_start_offset, contact
+                state.replica_id,
+                state.replica_epoch,
+                offset,
+                wanted.log_start_offset,
+                contact,
+                is_compared=wanted.last_fetched_epoch < 0 or log.start_offset < offset,
             )
             if proposal is not None:
                 self._broker.alter_partitions.propose(key, proposal)
+        if offset == log.start_offset and replica.leader.has_compared(state.replica_id):
+            data.current_leader = LeaderIdAndEpoch(
+                leader_id=self._broker.id, leader_epoch=replica.leader_epoch
+            )
         return data
 
     @staticmethod

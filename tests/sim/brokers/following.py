@@ -91,7 +91,10 @@ class SourceFetcher:
         log = replica.log
         if isinstance(step, Append):
             replica.append_as_follower(
-                step.records or (), step.high_watermark, step.log_start_offset
+                step.records or (),
+                step.high_watermark,
+                step.log_start_offset,
+                is_compared=step.is_compared,
             )
         elif isinstance(step, Truncate):
             target = truncation_target(

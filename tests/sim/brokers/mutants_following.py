@@ -164,9 +164,9 @@ def epochs_begin_one_batch_late() -> Context:
 def appended_epochs_are_not_noted() -> Context:
     """A follower does not note the epochs of what it appends."""
 
-    def append(self: Replica, entries: Any, high_watermark: int, start: int) -> None:
+    def append(self: Replica, entries: Any, high_watermark: int, start: int, **more: Any) -> None:
         with patched(LeaderEpochs, assign=lambda self, epoch, offset: None):
-            _append(self, entries, high_watermark, start)
+            _append(self, entries, high_watermark, start, **more)
 
     return patched(Replica, append_as_follower=append)
 
@@ -246,8 +246,8 @@ def fetches_without_its_broker_epoch() -> Context:
 def follower_takes_any_high_watermark() -> Context:
     """A follower's high watermark is the leader's, also beyond its own log."""
 
-    def append(self: Replica, entries: Any, high_watermark: int, start: int) -> None:
-        _append(self, entries, high_watermark, start)
+    def append(self: Replica, entries: Any, high_watermark: int, start: int, **more: Any) -> None:
+        _append(self, entries, high_watermark, start, **more)
         self._followed_high_watermark = max(self._followed_high_watermark, high_watermark)
         self.broker.world.checker.follows(self)
 
@@ -258,8 +258,8 @@ def follower_takes_any_high_watermark() -> Context:
 def follower_shows_its_whole_log() -> Context:
     """A follower gives consumers everything that it has."""
 
-    def append(self: Replica, entries: Any, high_watermark: int, start: int) -> None:
-        _append(self, entries, self.log.end_offset + 1000, start)
+    def append(self: Replica, entries: Any, high_watermark: int, start: int, **more: Any) -> None:
+        _append(self, entries, self.log.end_offset + 1000, start, **more)
 
     return patched(Replica, append_as_follower=append)
 

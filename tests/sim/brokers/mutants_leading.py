@@ -140,9 +140,15 @@ def sent_counts_as_fetched() -> Context:
     fetched = FollowerState.fetched
 
     def sent(
-        self: FollowerState, offset: int, start: int, leader_end: int, epoch: int, contact: Any
+        self: FollowerState,
+        offset: int,
+        start: int,
+        leader_end: int,
+        epoch: int,
+        contact: Any,
+        **more: Any,
     ) -> None:
-        fetched(self, leader_end, start, leader_end, epoch, contact)
+        fetched(self, leader_end, start, leader_end, epoch, contact, **more)
 
     return patched(FollowerState, fetched=sent)
 

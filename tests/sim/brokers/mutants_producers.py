@@ -28,9 +28,9 @@ _check = ProducerStates.check
 def followers_know_no_producers() -> Context:
     """A follower does not note the producers of what it appends."""
 
-    def append(self: Replica, entries: Any, high_watermark: int, start: int) -> None:
+    def append(self: Replica, entries: Any, high_watermark: int, start: int, **more: Any) -> None:
         with patched(PartitionLog, _fold=lambda self, entry: None):
-            of_replica(self, entries, high_watermark, start)
+            of_replica(self, entries, high_watermark, start, **more)
 
     of_replica = Replica.append_as_follower
     return patched(Replica, append_as_follower=append)

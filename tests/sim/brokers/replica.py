@@ -183,22 +183,37 @@ class Replica:
     # --- followers, at the leader
 
     def fetched(
-        self, broker_id: int, broker_epoch: int, offset: int, log_start: int, contact: Contact
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        offset: int,
+        log_start: int,
+        contact: Contact,
+        *,
+        is_compared: bool,
     ) -> Proposal | None:
         """A follower has everything below ``offset``."""
         assert self.leader is not None
-        proposal = self.leader.on_fetch(broker_id, broker_epoch, offset, log_start, contact)
+        proposal = self.leader.on_fetch(
+            broker_id, broker_epoch, offset, log_start, contact, is_compared=is_compared
+        )
         self.advanced()
         return proposal
 
     # --- following
 
     def append_as_follower(
-        self, entries: tuple[Entry, ...], high_watermark: int, log_start: int
+        self,
+        entries: tuple[Entry, ...],
+        high_watermark: int,
+        log_start: int,
+        *,
+        is_compared: bool,
     ) -> None:
         """Append what the leader has sent, and take over its high watermark and log start."""
         log, committed = self.log, self._followed_high_watermark
-        if begins_anew(position_of(log), committed, self.leader_epoch, log_start):
+        position, epoch = position_of(log), self.leader_epoch
+        if not is_compared and begins_anew(position, committed, epoch, log_start):
             self.start_at(log_start)
         if entries and not log.entries and entries[0].header.base_offset < log.start_offset:
             # The leader's log begins within a batch.

@@ -41,7 +41,8 @@ class World:
         epoch = more.pop("epoch", 100 + broker)
         contact = more.pop("contact", None) or Contact(self.now)
         assert self.leader.check_follower(broker, epoch) == 0
-        return self.leader.on_fetch(broker, epoch, offset, more.pop("start", 0), contact)
+        start, is_compared = more.pop("start", 0), more.pop("is_compared", False)
+        return self.leader.on_fetch(broker, epoch, offset, start, contact, is_compared=is_compared)
 
     def append(self, end: int) -> None:
         """The leader's log grows."""

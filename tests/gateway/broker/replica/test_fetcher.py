@@ -14,6 +14,7 @@ from gateway.broker.replica.followed import (
     Status,
     Truncate,
 )
+from kwire.messages.fetch_response import LeaderIdAndEpoch
 from kwire.protocol import ErrorCode
 from tests.gateway.broker.replica.fetches import (
     BACKOFF_S,
@@ -166,6 +167,15 @@ def test_records_are_a_step_with_the_leaders_high_watermark_and_log_start() -> N
     )
     assert steps == [Append(first, b"abc", 12, 3)]
     assert first.status is Status.BUSY
+
+
+@pytest.mark.parametrize(("behind", "is_compared"), [(0, True), (1, False)])
+def test_leader_that_names_itself_has_compared_the_log(behind: int, is_compared: bool) -> None:
+    made, (first,) = fetcher(0)
+    request(made)
+    named = LeaderIdAndEpoch(leader_id=2, leader_epoch=first.leader_epoch - behind)
+    steps = made.answered(answer(data(0, log_start_offset=10, current_leader=named)), 0.0)
+    assert steps == [Append(first, None, 0, 10, is_compared)]
 
 
 def test_answer_of_an_older_leader_epoch_changes_nothing() -> None:

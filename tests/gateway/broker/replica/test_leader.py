@@ -82,6 +82,41 @@ def test_records_of_too_few_replicas_are_acknowledged_with_an_error() -> None:
     assert world.leader.fault_of_commit() is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
+# --- comparison
+# ------------------------------------------------------------------------------------------------
+
+
+def test_log_that_was_compared_counts_as_such_until_another_epoch() -> None:
+    world = World((1, 2), end=10)
+    assert not world.leader.has_compared(2)
+    world.fetch(2, 9, is_compared=True)
+    world.fetch(2, 10, is_compared=False)  # the leader has deleted the record before 10
+    assert world.leader.has_compared(2) and not world.leader.has_compared(3)
+    world.lead(1, (1,))
+    assert world.leader.has_compared(2)
+    world.lead(2, (1, 2))
+    assert not world.leader.has_compared(2)
+
+
+@pytest.mark.parametrize(("before", "after"), [(102, 103), (-1, -1), (102, -1), (-1, 102)])
+def test_log_of_another_process_is_to_be_compared_again(before: int, after: int) -> None:
+    world = World((1, 2), end=10)
+    world.fetch(2, 10, is_compared=True, epoch=before)
+    world.fetch(2, 10, is_compared=False, epoch=after)
+    assert not world.leader.has_compared(2)
+    world.fetch(2, 10, is_compared=True, epoch=after)
+    assert world.leader.has_compared(2)
+
+
+def test_replica_that_was_taken_away_is_to_be_compared_again() -> None:
+    world = World((1, 2), end=10)
+    world.fetch(2, 10, is_compared=True)
+    world.lead(1, (1,), replicas=[1, 3])
+    assert not world.leader.has_compared(2)
+    world.lead(1, (1,))
+    assert not world.leader.has_compared(2)
+
+
 # --- expansion
 # ------------------------------------------------------------------------------------------------
 

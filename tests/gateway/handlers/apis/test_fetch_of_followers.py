@@ -123,6 +123,28 @@ def test_follower_that_is_not_in_sync_joins(tmp_path: Path) -> None:
     assert [tuple(one) for one in world.proposed[0].requested] == [(1, 100), (PEER, 100)]
 
 
+@pytest.mark.parametrize("is_compared", [True, False])
+def test_follower_hears_that_its_log_was_compared_before_the_records_were_deleted(
+    tmp_path: Path, is_compared: bool
+) -> None:
+    world = Led(tmp_path)
+    world.append(b"a", b"b")
+    world.fetch(2, last_fetched_epoch=1)
+    world.log.lead(record(2, 1, PEER))
+    settle(world.log)
+    if is_compared:
+        answer = data_of(world.fetch(2, last_fetched_epoch=1))
+        assert answer.current_leader.leader_epoch == -1  # the log start tells as much
+    world.log.delete_records(2, lambda outcome: None)
+    settle(world.log)
+    answer = data_of(world.fetch(2, last_fetched_epoch=1))
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.NONE, 2)
+    named = answer.current_leader
+    assert (named.leader_id, named.leader_epoch) == ((NODE, 2) if is_compared else (-1, -1))
+    # A consumer compares its position itself.
+    assert data_of(world.fetch(2, -1, last_fetched_epoch=1)).current_leader.leader_epoch == -1
+
+
 @pytest.mark.parametrize(
     ("asked", "error"),
     [
