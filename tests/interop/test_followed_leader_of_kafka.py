@@ -244,6 +244,31 @@ def test_replica_is_added_behind_deleted_records_and_removed(mixed: Mixed) -> No
     until(lambda: mixed.directory(OURS, "reassigned") is None, "its directory is gone")
 
 
+@pytest.mark.parametrize("leader", [OURS, KAFKAS])
+def test_follower_goes_on_behind_a_log_whose_records_were_all_deleted_in_a_new_epoch(
+    mixed: Mixed, leader: int
+) -> None:
+    """kwire's leader says then that it has compared the logs, which Kafka's follower ignores."""
+    follower, topic = (KAFKAS, "emptied") if leader == OURS else (OURS, "emptied-by-kafka")
+    mixed.create(topic, follower, leader)
+    produce(mixed, topic, *numbers(0, 200))
+    mixed.wait_until_equal(topic)
+    mixed.lead(topic, leader)
+    everything = DeleteRecordsPartition(partition_index=0, offset=-1)
+    of = DeleteRecordsTopic(name=topic, partitions=[everything])
+    with Admin([mixed.own.bootstrap if leader == OURS else mixed.kafka.bootstrap]) as admin:
+
+        def low_watermark() -> int:
+            """Where all replicas begin, after all that is known as committed was deleted."""
+            answer = admin.send(DeleteRecordsRequest(topics=[of], timeout_ms=30_000))
+            return answer.topics[0].partitions[0].low_watermark
+
+        until(lambda: low_watermark() == 200, "the new leader has heard of its follower")
+    produce(mixed, topic, *numbers(200, 100))
+    until(lambda: b"record 299 " in mixed.log(follower, topic), "the follower has the last record")
+    assert mixed.in_sync(topic) == {KAFKAS, OURS}
+
+
 def test_transactions_of_the_leader_are_those_of_the_follower(mixed: Mixed) -> None:
     from confluent_kafka import Producer
 
