@@ -213,15 +213,15 @@ class ProducerStates:
             )
 
     def _check_sequence(self, batch: BatchHeader, state: ProducerState | None) -> None:
+        known = self._verifications.get(batch.producer_id)
+        # That of an older epoch is of a late batch, and says nothing of this one.
+        if known is not None and known.epoch != batch.producer_epoch:
+            known = None
+        if known is not None and batch.base_sequence > known.lowest_sequence:
+            _refuse_order(batch, f"{known.lowest_sequence} was asked for first")
+        # Without a state any sequence is taken: it may have gone with old segments (KIP-360).
         if state is None:
-            # Any other sequence is taken: the state may have gone with old segments (KIP-360).
-            known = self._verifications.get(batch.producer_id)
-            if known is not None and batch.base_sequence > known.lowest_sequence:
-                _refuse_order(batch, f"{known.lowest_sequence} was asked for first")
             return
-        # A state tells which sequence comes next. The one that was asked for first may be that of
-        # a late batch of an earlier transaction. Kafka refuses the next one for it, if it is of
-        # the same epoch.
         if batch.producer_epoch != state.epoch:
             if batch.base_sequence != 0:
                 _refuse_order(batch, "a new epoch begins with sequence 0")

@@ -130,16 +130,6 @@ def test_a_batch_of_an_ended_transaction_that_comes_late_does_not_stop_the_next_
     assert refusal(states, batch(13, 2, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_nor_does_one_of_the_same_epoch() -> None:
-    states = ProducerStates()
-    states.append(batch(10, 0))
-    end(states, 11, COMMIT)
-    assert states.begin_verification(batch(0, 0)) is not None, "the coordinator refuses it"
-    asked = states.begin_verification(batch(12, 1))
-    assert states.check(batch(12, 1), asked) is None
-    assert refusal(states, batch(12, 2), asked) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-
 def test_a_coordinator_of_this_node_writes_without_sequences_and_verification() -> None:
     states = ProducerStates()
     own = batch(3, -1)
