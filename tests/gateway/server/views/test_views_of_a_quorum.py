@@ -32,7 +32,7 @@ from tests.gateway.views.view_reading import (
     take,
     take_change,
 )
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until_async
 
 #: Errors after which a client tries again: the node has just started, or is behind.
 _RETRIABLE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -194,6 +194,10 @@ def test_nodes_from_offset_0_and_from_snapshots_have_the_same_records(
                         found += created(records)
                 names = [json.loads(one.key or b"")["name"] for one in found]
                 assert names == three.names, "each once"
+            await until_async(
+                lambda: max(map(start_of, three.nodes.values())) > 0,
+                "the views of a node begin with a snapshot",
+            )
             three.holds_snapshots = True
             await trio.sleep(0.2)  # one that is being written makes the views start later
             end = max(node.log.high_watermark for node in three.nodes.values())
