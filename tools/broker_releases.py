@@ -34,7 +34,6 @@ _RECORDS = 1000
 #: A broker logs this as an error for each partition that is added to a topic, whichever controller
 #: it has.
 _ADDED = "to exist, but it was missing. Creating..."
-_CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 
 
 @click.command(epilog="Example: python -m tools.broker_releases 4.4.0 4.0.2")
@@ -101,14 +100,16 @@ def attempt(version: str, level: str) -> None:
 def produce(brokers: RealBrokers) -> None:
     """Write the numbers from 0 on to the topic, one in each record. Raises JavaError."""
     line = java.command(
-        _CONSOLE_PRODUCER,
+        java.CONSOLE_PRODUCER,
         ["--bootstrap-server", brokers.bootstrap, "--topic", _TOPIC],
         version=brokers.version,
     )
     text = "".join(f"{number}\n" for number in range(_RECORDS))
     done = subprocess.run(line, input=text, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
-        raise JavaError(f"{_CONSOLE_PRODUCER} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        raise JavaError(
+            f"{java.CONSOLE_PRODUCER} ended with {done.returncode}:\n{done.stderr[-2000:]}"
+        )
 
 
 if __name__ == "__main__":

@@ -19,9 +19,12 @@ _TOOLS_VERSIONS = {"4.4.0": "4.3.1"}
 _TOOLS_PACKAGE = "org.apache.kafka.tools."
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSUMER_PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
+VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 GET_OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 DUMP_LOG_SEGMENTS = "org.apache.kafka.tools.DumpLogSegments"
 FEATURES = "org.apache.kafka.tools.FeatureCommand"

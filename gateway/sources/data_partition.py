@@ -268,8 +268,15 @@ class DataPartition(LogPartition):
             return _NOT_LEADER
         fault = leader.check_follower(fetch.broker_id, fetch.broker_epoch)
         if fault is ErrorCode.NONE:
-            is_compared = fetch.is_compared
-            self._propose(leader.on_fetch(*fetch[:-1], is_compared=is_compared))
+            proposal = leader.on_fetch(
+                fetch.broker_id,
+                fetch.broker_epoch,
+                fetch.offset,
+                fetch.log_start_offset,
+                fetch.contact,
+                is_compared=fetch.is_compared,
+            )
+            self._propose(proposal)
             if leader.high_watermark != self._high_watermark:
                 self._publish()
             self._deletions.advance()

@@ -21,7 +21,6 @@ from tools.admin import Admin
 from tools.kafka import Cluster
 from tools.process import Process
 
-_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 #: A producer that gives up nothing, and of whose records none comes twice.
 _PATIENT = {
     "enable.idempotence": "true",
@@ -61,7 +60,7 @@ class Producer:
             "--command-config",
             str(config),
         ]
-        line = java.command(_PRODUCER, arguments, version=brokers.version)
+        line = java.command(java.VERIFIABLE_PRODUCER, arguments, version=brokers.version)
         return cls(Process("producer", line, directory / "producer.out"))
 
     def acknowledged(self) -> int:

@@ -24,7 +24,6 @@ from tools.process import Process
 
 NODE_ID = 11
 TOPIC = "data"
-CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONFIGS = "kafka.admin.ConfigCommand"
 #: A killed broker's successor is refused for as long.
 PROPERTIES = {"broker.session.timeout.ms": "6000"}
@@ -91,7 +90,7 @@ def test_broker_serves_stock_clients_and_has_everything_after_a_kill(
     line = ["kcat", "-b", running.bootstrap, "-P", "-t", TOPIC]
     subprocess.run(line, input=of_kcat, text=True, check=True, timeout=PATIENCE_S)
     # Idempotent: its producer id is of a block that Kafka's controller allocates.
-    line = java.command(CONSOLE_PRODUCER, ask)
+    line = java.command(java.CONSOLE_PRODUCER, ask)
     subprocess.run(line, input=of_java, text=True, check=True, timeout=PATIENCE_S)
     configs = ["--bootstrap-server", running.bootstrap, "--entity-type", "topics"]
     change = ["--entity-name", TOPIC, "--alter", "--add-config", "retention.ms=86400000"]

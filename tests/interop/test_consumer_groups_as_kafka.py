@@ -25,7 +25,6 @@ from tools.kafka import kafka
 
 pytestmark = pytest.mark.interop
 
-_CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 _SEEDS, _MORE_SEEDS, _MIXED_SEEDS = range(40), range(1000, 1020), range(2000, 2040)
 #: No pause between assignments, and before the first rebalance of a classic group.
 _PROPERTIES = {
@@ -159,4 +158,4 @@ def test_clients_share_partitions_and_the_tool_shows_them(bootstraps: tuple[str,
 
 
 def _tool(bootstrap: str, *arguments: str) -> str:
-    return java_tools.run_tool(_CONSUMER_GROUPS, ["--bootstrap-server", bootstrap, *arguments])
+    return java_tools.run_tool(java.CONSUMER_GROUPS, ["--bootstrap-server", bootstrap, *arguments])

@@ -23,9 +23,6 @@ from tools.gateway_process import Gateway, gateway, launch, wait_until_ready
 
 TOPIC = "data"
 COUNT = 300
-CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
-CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 DELETE_RECORDS = "org.apache.kafka.tools.DeleteRecordsCommand"
 
 
@@ -43,7 +40,7 @@ def by_console_producer(bootstrap: str) -> None:
     """Idempotent with acks=all, as Java's producer is by default."""
     lines = "".join(f"{value}\n" for value in values("console"))
     arguments = ["--bootstrap-server", bootstrap, "--topic", TOPIC]
-    command = java.command(CONSOLE_PRODUCER, arguments)
+    command = java.command(java.CONSOLE_PRODUCER, arguments)
     subprocess.run(command, input=lines, text=True, check=True, timeout=PATIENCE_S)
 
 
@@ -224,7 +221,8 @@ def test_measuring_and_verifying_tools_of_kafka_count_every_record(
 
     where = ["--bootstrap-server", server.bootstrap]
     sent = java_tools.run_tool(
-        VERIFIABLE_PRODUCER, [*where, "--topic", topic, "--max-messages", "50", "--acks", "-1"]
+        java.VERIFIABLE_PRODUCER,
+        [*where, "--topic", topic, "--max-messages", "50", "--acks", "-1"],
     )
     assert sent.count("producer_send_success") == 50
     java_tools.run_tool(
@@ -235,7 +233,7 @@ def test_measuring_and_verifying_tools_of_kafka_count_every_record(
     (row,) = [
         line.split()
         for line in java_tools.run_tool(
-            CONSUMER_GROUPS, [*where, "--describe", "--group", "verified", "--offsets"]
+            java.CONSUMER_GROUPS, [*where, "--describe", "--group", "verified", "--offsets"]
         ).splitlines()
         if topic in line
     ]

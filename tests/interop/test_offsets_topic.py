@@ -21,7 +21,6 @@ from tools.gateway_process import gateway
 from tools.kafka import Node, kafka
 from tools.wire_client import WireClient
 
-CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
 TOPIC = "data"
 PARTITION = "__consumer_offsets-0"
@@ -47,7 +46,7 @@ def commit(bootstrap: str, group: str, offset: int) -> None:
 def committed(bootstrap: str) -> dict[str, int]:
     """The committed offset of each group, as Kafka's tool shows it."""
     arguments = ["--bootstrap-server", bootstrap, "--describe", "--offsets", "--all-groups"]
-    lines = java_tools.run_tool(CONSUMER_GROUPS, arguments).splitlines()
+    lines = java_tools.run_tool(java.CONSUMER_GROUPS, arguments).splitlines()
     rows = [line.split() for line in lines if line.split()[1:3] == [TOPIC, "0"]]
     return {row[0]: int(row[3]) for row in rows}
 

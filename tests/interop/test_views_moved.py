@@ -16,12 +16,11 @@ from tests.interop.clients import need_clients
 from tests.interop.reading import Record, first_difference
 from tests.interop.test_views import expected_records
 from tests.shared import needs_shared
-from tools import java_tools
+from tools import java, java_tools
 from tools.gateway_process import Gateway, gateway
 
 pytestmark = needs_shared
 
-_GROUPS: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 _VIEW: Final = "partitions"
 _TOPIC: Final = view_topic(_VIEW)
 _MOVES: Final = 3
@@ -68,8 +67,10 @@ def move(old: Gateway, new: Gateway, file: Path) -> None:
     take, bring = documented()
     names = {"old:9092": old.bootstrap, "new:9092": new.bootstrap, "my-group": "moved"}
     names |= {"__cluster_metadata.topics": _TOPIC, "offsets.csv": str(file)}
-    file.write_text(java_tools.run_tool(_GROUPS, [names.get(word, word) for word in take[1:]]))
-    java_tools.run_tool(_GROUPS, [names.get(word, word) for word in bring[1:]])
+    file.write_text(
+        java_tools.run_tool(java.CONSUMER_GROUPS, [names.get(word, word) for word in take[1:]])
+    )
+    java_tools.run_tool(java.CONSUMER_GROUPS, [names.get(word, word) for word in bring[1:]])
 
 
 def test_group_that_moves_with_its_offsets_reads_each_record_once(

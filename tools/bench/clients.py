@@ -22,7 +22,7 @@ from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopi
 from tools.bench import processors
 from tools.bench.data_servers import DataServer, both
 from tools.bench.produce import batch_of, produce_request, wall_ms
-from tools.bench.rounds import ROUNDS, Value, compared
+from tools.bench.rounds import ROUNDS, Value, compared, row
 from tools.java import JavaError
 from tools.process import PATIENCE_S, ProcessError, cpu_seconds
 from tools.wire_client import WireClient
@@ -74,19 +74,12 @@ def rows(servers: Sequence[DataServer], sizes: Sizes) -> Iterator[dict[str, Any]
 
     clients = f"{sizes.producers} producers, {sizes.consumers} consumers"
     what = f"{clients}, {sizes.partitions:,} partitions, batches of {sizes.batch >> 10} KiB"
-    row = compared(
+    costs = compared(
         servers, what, "s CPU/GB", measure, rounds=sizes.rounds, first_warm_up_s=sizes.warm_up_s
     )
-    yield {**row, "bar": 0.5}
+    yield {**costs, "bar": 0.5}
     own, peer = (1000 * statistics.median(pauses[server.name][1:]) for server in servers)
-    yield {
-        "what": f"{clients}: longest time without a record",
-        "unit": "ms",
-        "kwire": own,
-        "peer": servers[1].name,
-        "peer_value": peer,
-        "ratio": peer / own,
-    }
+    yield row(servers, f"{clients}: longest time without a record", "ms", own, peer)
 
 
 class _Measured(NamedTuple):

@@ -1,5 +1,5 @@
-"""Runs Kafka's own performance tools against a broker of kwire's and one of Kafka: what
-``kafka-producer-perf-test`` and ``kafka-consumer-perf-test`` print, and what the server takes.
+"""Runs Kafka's own performance tools against a broker of kwire's and one of Kafka:
+``kafka-producer-perf-test`` and ``kafka-consumer-perf-test``, with the server's processor time.
 
 The tools take about as much of the two processors as the servers, so that the ratios are those that
 a user of Java's clients sees; ``produce`` has those of the server alone. Servers take turns, and
@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from tools import java
 from tools.bench.data_servers import DataServer, both
 from tools.bench.passes import PassError, java_consumer
-from tools.bench.rounds import ROUNDS, Value, compared
+from tools.bench.rounds import ROUNDS, Value, compared, medians, row
 from tools.java import JavaError
 from tools.java_tools import run_alone
 from tools.kafka import FULL_SPEED
@@ -39,8 +39,8 @@ _CLOSING: Final = re.compile(
 @dataclass(frozen=True)
 class Producing:
     """A run of ``kafka-producer-perf-test``: ``records`` of ``size`` bytes, as idempotent producers
-    with ``acks=all`` send them, in batches of up to ``batch`` bytes. ``throughput`` is the least of
-    Kafka's that issue and docs aim at, ``cost`` that of its processor time over kwire's.
+    with ``acks=all`` send them, in batches of up to ``batch`` bytes. ``throughput`` is the part
+    of Kafka's that docs/scale.md aims at, ``cost`` that of its processor time over kwire's.
     """
 
     title: str
@@ -102,7 +102,7 @@ def _producer_rows(
         return Value(used / sent * _GB, printed.rate * one.size / 1e6)
 
     what = f"kafka-producer-perf-test, {one.title}"
-    yield from _two(compared(servers, what, "s CPU/GB", measure, rounds=rounds), one)
+    yield from _two(servers, what, medians(servers, measure, rounds=rounds), one)
 
 
 def _consumer_rows(
@@ -119,19 +119,22 @@ def _consumer_rows(
         return Value((cpu_seconds(server.pid) - before) / size * _GB, size / took / 1e6)
 
     what = f"kafka-consumer-perf-test, {one.title}"
-    row = compared(servers, what, "s CPU/GB", measure, rounds=rounds)
+    values = medians(servers, measure, rounds=rounds)
     for server in servers:
         server.delete(TOPIC)
-    yield from _two(row, Producing(one.title, one.records, one.size, one.batch, 1.0, 1 / 0.7))
+    yield from _two(servers, what, values, replace(one, throughput=1.0, cost=1 / 0.7))
 
 
-def _two(row: dict[str, Any], one: Producing) -> Iterator[dict[str, Any]]:
-    """The row of the processor time, and that of the throughput, which its notes have."""
-    throughput = float(row["notes"].split()[1])
-    yield {**row, "bar": one.cost}
+def _two(
+    servers: Sequence[DataServer], what: str, values: tuple[Value, Value], one: Producing
+) -> Iterator[dict[str, Any]]:
+    """The rows of the processor time and of the throughput."""
+    own, peer = values
+    yield row(servers, what, "s CPU/GB", own.cost, peer.cost, bar=one.cost)
+    throughput = own.rate / peer.rate
     yield {
-        "what": f"{row['what']}: throughput",
-        "unit": f"times {row['peer']}'s",
+        "what": f"{what}: throughput",
+        "unit": f"times {servers[1].name}'s",
         "kwire": throughput,
         "bar": one.throughput,
         "ratio": throughput,
@@ -156,15 +159,7 @@ def _slow_rows(servers: Sequence[DataServer], rounds: int) -> Iterator[dict[str,
     yield {**compared(servers, f"{what}: mean", "ms", measure, rounds=rounds), "bar": 0.8}
     # The tool prints whole milliseconds.
     own, peer = (max(1.0, statistics.median(p99[server.name][1:])) for server in servers)
-    yield {
-        "what": f"{what}: p99",
-        "unit": "ms",
-        "kwire": own,
-        "peer": servers[1].name,
-        "peer_value": peer,
-        "ratio": peer / own,
-        "bar": 1.0,
-    }
+    yield row(servers, f"{what}: p99", "ms", own, peer, bar=1.0)
 
 
 def produce(

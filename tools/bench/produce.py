@@ -26,7 +26,7 @@ from kwire.records import Record, encode_batch
 from tools.bench import processors
 from tools.bench.data_servers import DataServer, both, frame_of
 from tools.bench.request_load import load
-from tools.bench.rounds import ROUNDS, Value, compared
+from tools.bench.rounds import ROUNDS, Value, compared, row
 from tools.java import JavaError
 from tools.process import ProcessError, cpu_seconds
 from tools.wire_client import WireClient
@@ -45,7 +45,7 @@ _ACKNOWLEDGED, _PAUSE_S = 600, 0.005
 @dataclass(frozen=True)
 class _Batch:
     """Batches of up to ``size`` bytes with records of ``record`` bytes; ``bar``: the ratio of
-    processor time that issue and docs aim at.
+    processor time that docs/scale.md aims at.
     """
 
     title: str
@@ -221,15 +221,8 @@ def _latency_rows(servers: Sequence[DataServer]) -> Iterator[dict[str, Any]]:
     own, peer = (sorted(found[server.name]) for server in servers)
     for name, part, bar in (("p50", 0.5, 1 / 1.25), ("p99", 0.99, 1.0)):
         mine, other = (1000 * waits[int(part * (len(waits) - 1))] for waits in (own, peer))
-        yield {
-            "what": f"acks=1, 200 records of 100 B a second: {name}",
-            "unit": "ms",
-            "kwire": mine,
-            "peer": servers[1].name,
-            "peer_value": other,
-            "ratio": other / mine,
-            "bar": bar,
-        }
+        what = f"acks=1, 200 records of 100 B a second: {name}"
+        yield row(servers, what, "ms", mine, other, bar=bar)
 
 
 def _waits(server: DataServer, records: bytes) -> list[float]:

@@ -35,7 +35,7 @@ from kwire.messages.list_offsets_request import (
 from tools.bench.data_servers import frame_of
 from tools.bench.produce import batch_of, produce_request, wall_ms
 from tools.bench.request_load import load
-from tools.bench.rounds import ROUNDS, Value, compared
+from tools.bench.rounds import ROUNDS, Value, compared, row
 from tools.java import KAFKA_VERSION, JavaError
 from tools.kafka import FULL_SPEED, Cluster, kafka
 from tools.kafka_files import Node
@@ -207,16 +207,9 @@ def _failover_row(clusters: Sequence[Brokers], sizes: Sizes) -> dict[str, Any]:
     for _, brokers in itertools.product(range(sizes.kills), clusters):
         found.setdefault(brokers.name, []).append(_failover(brokers, records))
     own, peer = (statistics.median(found[brokers.name]) for brokers in clusters)
-    return {
-        "what": "a leader that is killed, to the next record that is acknowledged by all",
-        "unit": "s",
-        "kwire": own,
-        "peer": clusters[1].name,
-        "peer_value": peer,
-        "ratio": peer / own,
-        "bar": 0.9,
-        "notes": f"median of {sizes.kills}; broker.session.timeout.ms is the default, 9 s",
-    }
+    what = "a leader that is killed, to the next record that is acknowledged by all"
+    notes = f"median of {sizes.kills}; broker.session.timeout.ms is the default, 9 s"
+    return row(clusters, what, "s", own, peer, bar=0.9, notes=notes)
 
 
 # --- how

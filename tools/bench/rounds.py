@@ -32,6 +32,23 @@ class Named(Protocol):
 Measured = TypeVar("Measured", bound=Named)
 
 
+def row(
+    both: Sequence[Named], what: str, unit: str, own: float, peer: float, **more: Any
+) -> dict[str, Any]:
+    """Return the row of ``both``, kwire and the peer, whose values ``own`` and ``peer`` are the
+    better the lower they are.
+    """
+    return {
+        "what": what,
+        "unit": unit,
+        "kwire": own,
+        "peer": both[1].name,
+        "peer_value": peer,
+        "ratio": peer / own,
+        **more,
+    }
+
+
 def compared(
     both: Sequence[Measured],
     what: str,
@@ -41,8 +58,21 @@ def compared(
     rounds: int = ROUNDS,
     first_warm_up_s: float = _FIRST_WARM_UP_S,
 ) -> dict[str, Any]:
-    """Return the row of ``both``, kwire and the peer. ``measure`` gets the seconds of load that are
-    to come before it counts.
+    """Return the row of what :func:`medians` measures."""
+    own, peer = medians(both, measure, rounds=rounds, first_warm_up_s=first_warm_up_s)
+    notes = f"throughput {own.rate / peer.rate:.2f} times {both[1].name}'s"
+    return row(both, what, unit, own.cost, peer.cost, notes=notes)
+
+
+def medians(
+    both: Sequence[Measured],
+    measure: Callable[[Measured, float], Value],
+    *,
+    rounds: int = ROUNDS,
+    first_warm_up_s: float = _FIRST_WARM_UP_S,
+) -> tuple[Value, Value]:
+    """Return the values of ``both``, kwire and the peer. ``measure`` gets the seconds of load that
+    are to come before it counts.
     """
     for one in both:
         measure(one, first_warm_up_s)
@@ -54,12 +84,4 @@ def compared(
         Value(*(statistics.median(column) for column in zip(*found, strict=True)))
         for found in values
     )
-    return {
-        "what": what,
-        "unit": unit,
-        "kwire": own.cost,
-        "peer": both[1].name,
-        "peer_value": peer.cost,
-        "ratio": peer.cost / own.cost,
-        "notes": f"throughput {own.rate / peer.rate:.2f} times {both[1].name}'s",
-    }
+    return own, peer

@@ -52,7 +52,6 @@ _JAAS: Final = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required"
     ' username="kwire" password="kwire";'
 )
-_PRODUCER: Final = "org.apache.kafka.tools.VerifiableProducer"
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def _java(directory: Path) -> Client:
             java.CONSOLE_CONSUMER,
             [*common, str(consumer), "--group", "{group}", "--from-beginning"],
         ),
-        java.command(_PRODUCER, [*common, str(producer), "--max-messages", "30"]),
+        java.command(java.VERIFIABLE_PRODUCER, [*common, str(producer), "--max-messages", "30"]),
     )
 
 

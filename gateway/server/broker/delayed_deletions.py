@@ -77,6 +77,8 @@ class DelayedDeletions:
                     due.append(one.path)
                 else:
                     heapq.heappush(self._waiting, one)
+        if not due:
+            return
         for failure in await trio.to_thread.run_sync(self._delete, due):
             self._reports.report("partition not deleted", error=str(failure))
 

@@ -9,11 +9,10 @@ import pytest
 
 import kwire
 from tests.gateway.handlers.world import build
-from tools import java_tools
+from tools import java, java_tools
 from tools.gateway_process import gateway
 from tools.wire_client import WireClient
 
-TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 TOPIC = "__cluster_metadata"
 
 pytestmark = [
@@ -26,7 +25,9 @@ def test_list_describe_reset_delete() -> None:
     with gateway() as server:
 
         def tool(*arguments: str) -> list[list[str]]:
-            said = java_tools.run_tool(TOOL, ["--bootstrap-server", server.bootstrap, *arguments])
+            said = java_tools.run_tool(
+                java.CONSUMER_GROUPS, ["--bootstrap-server", server.bootstrap, *arguments]
+            )
             return [line.split() for line in said.splitlines() if line.strip()]
 
         partition: dict[str, Any] = {"partition_index": 0, "committed_offset": 6}
