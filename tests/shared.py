@@ -52,10 +52,15 @@ def unpack_log(name: str, into: Path) -> Path:
     """Unpack one of the logs; returns its directory, which holds nodes/ and truth/."""
     target = into / name
     if not target.is_dir():
-        with tarfile.open(SHARED / "logs" / f"{name}.tar.xz") as archive:
-            archive.extraction_filter = getattr(tarfile, "data_filter", _as_it_is)
-            archive.extractall(into)
+        unpack(SHARED / "logs" / f"{name}.tar.xz", into)
     return target
+
+
+def unpack(path: Path, into: Path) -> None:
+    """Unpack an archive, by the rules for archives of data where this Python has them."""
+    with tarfile.open(path) as archive:
+        archive.extraction_filter = getattr(tarfile, "data_filter", _as_it_is)
+        archive.extractall(into)
 
 
 @pytest.fixture(scope="session")

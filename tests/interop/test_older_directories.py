@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,6 +18,7 @@ from kwire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchR
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tests.interop.clients import need_clients, need_java
 from tests.interop.test_controller_admin_answers import NEWEST
+from tests.shared import unpack
 from tests.waiting import until
 from tools import java
 from tools.kafka import kafka
@@ -76,7 +76,7 @@ def test_nothing_is_lost_when_directories_of_an_older_release_are_opened(
 ) -> None:
     need_clients()
     need_java()
-    unpacked(nodes, tmp_path)
+    unpack(DIRECTORIES / f"quorum-of-{nodes}.tar.xz", tmp_path)
     snapshots = {node: names_of_snapshots(tmp_path, node) for node in range(1, nodes + 1)}
     assert all(snapshots.values())
     with own_quorum(nodes, properties=_PROPERTIES, directory=tmp_path) as cluster:
@@ -126,11 +126,6 @@ def kafka_opens(data: Path) -> None:
         cluster.wait_for_node(node)
         listed = cluster.tool(java.TOPICS, ["--list"]).split()
         assert listed == sorted(f"topic-{number}" for number in range(30))
-
-
-def unpacked(nodes: int, into: Path) -> None:
-    with tarfile.open(DIRECTORIES / f"quorum-of-{nodes}.tar.xz") as archive:
-        archive.extractall(into, filter="data")
 
 
 def names_of_snapshots(root: Path, node: int) -> Sequence[Any]:
