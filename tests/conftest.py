@@ -140,7 +140,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 #: The folder, and the word in other files, of the tests that a run of these markers selects.
-_SELECTED: Final = {"interop": ("interop", "interop"), "speed or alone": ("hostile", "mark.speed")}
+_SELECTED: Final = {
+    "interop": ("interop", "mark.interop"),
+    "speed or alone": ("hostile", "mark.speed"),
+}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
