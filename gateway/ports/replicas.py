@@ -73,9 +73,12 @@ class WritablePartition(Partition, Protocol):
         """The idempotent producers whose newest batches are known."""
         ...
 
-    def begin_verification(self, batch: ProducedBatch) -> Verification | None:
+    def begin_verification(
+        self, batch: ProducedBatch, *, bumps_epoch: bool = False
+    ) -> Verification | None:
         """Return what the append of a transactional batch needs, beside the coordinator's word that
         the transaction has this partition; None if the transaction is open here already.
+        ``bumps_epoch``: each transaction of the producer has an epoch of its own.
         """
         ...
 

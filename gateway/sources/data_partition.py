@@ -406,9 +406,12 @@ class DataPartition(LogPartition):
         """As in ``WritablePartition``."""
         return self.stored.producers.active()
 
-    def begin_verification(self, batch: ProducedBatch) -> Verification | None:
+    def begin_verification(
+        self, batch: ProducedBatch, *, bumps_epoch: bool = False
+    ) -> Verification | None:
         """As in ``WritablePartition``."""
-        return self.stored.producers.states.begin_verification(batch.header)
+        states = self.stored.producers.states
+        return states.begin_verification(batch.header, bumps_epoch=bumps_epoch)
 
     def append(
         self,

@@ -29,12 +29,18 @@ from kwire.messages.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from kwire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from kwire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
 from kwire.protocol import ErrorCode
+from kwire.records import Record, encode_batch
 from tests.waiting import until
 from tools.wire_client import WireClient
 
@@ -125,6 +131,31 @@ class Side:
                 answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
             )
             if error != ErrorCode.CONCURRENT_TRANSACTIONS:
+                return ErrorCode(error).name
+
+    def produce(
+        self, name: str, producer: Producer, sequence: int, *, version: int = 12, index: int = 0
+    ) -> str:
+        """Produce one record in the transaction; return the error, once the coordinator has one."""
+        records = encode_batch(
+            [Record(offset=0, timestamp=0, value=b"value")],
+            is_transactional=True,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=sequence,
+        )
+        partition = PartitionProduceData(index=index, records=records)
+        request = ProduceRequest(
+            transactional_id=name,
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[TopicProduceData(name=TOPIC, partition_data=[partition])],
+        )
+        later = {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS}
+        while True:
+            answer = self.call(request, version)
+            error = answer.responses[0].partition_responses[0].error_code
+            if error not in later:
                 return ErrorCode(error).name
 
     def add_by_broker(self, name: str, producer: Producer, *, verifies: bool) -> list[str]:
@@ -327,6 +358,28 @@ def fenced(side: Side) -> list[Any]:
     return found
 
 
+def first_sequences(side: Side) -> list[Any]:
+    """The sequence with which a producer begins that a partition does not know, or in a new
+    transaction.
+    """
+    found: list[Any] = []
+    for version, of_end in ((11, 4), (12, 5)):
+        for first in (3, 0):
+            name = side.name()
+            producer = side.producer(name)
+            for second in (first, 5, 0):
+                if version < 12:
+                    found.append(side.add(name, producer))
+                found += [
+                    side.produce(name, producer, second, version=version),
+                    side.produce(name, producer, second + 1, version=version),
+                ]
+                ended = side.end(name, producer, version=of_end)
+                found += [ended, side.state(name)]
+                producer = producer[0], ended[2] if of_end >= 5 else producer[1]
+    return found
+
+
 def of_brokers(side: Side) -> list[Any]:
     name = side.name()
     producer = side.producer(name)
@@ -420,6 +473,7 @@ CASES: Final[tuple[Callable[[Side], list[Any]], ...]] = (
     new_ids,
     commits,
     commits_of_old_clients,
+    first_sequences,
     fenced,
     of_brokers,
     offsets,

@@ -60,19 +60,26 @@ class Kills:
         """Raises AssertionError if neither the bug's schedule of the file nor one of the first
         ``most`` fails with the bug, or if the schedule of the file fails without it.
         """
+        if self._again(name) is None:
+            sentence = self.bugs[name].sentence
+            assert self.find(name, most), f"{most} schedules do not find it: {sentence}"
+            return
         kill = self.known()[name]
-        with self.bugs.put_in(name):
-            try:
-                self.schedules.run(kill.seed, kill.family)
-            except Failed as failed:
-                require_bug(failed)
-            else:
-                sentence = self.bugs[name].sentence
-                assert self.find(name, most), f"{most} schedules do not find it: {sentence}"
-                return
         if (kill.seed, kill.family) not in self._sound:
             self.schedules.run(kill.seed, kill.family)
             self._sound.add((kill.seed, kill.family))
+
+    def _again(self, name: str) -> Kill | None:
+        """The kill of the file, if its schedule still fails with the bug."""
+        kill = self.known().get(name)
+        if kill is not None:
+            with self.bugs.put_in(name):
+                try:
+                    self.schedules.run(kill.seed, kill.family)
+                except Failed as failed:
+                    require_bug(failed)
+                    return Kill(kill.seed, failed.family, failed.invariant)
+        return None
 
     def known(self) -> dict[str, Kill]:
         """The kills of the file, by the bug's name."""
@@ -89,7 +96,8 @@ class Kills:
         alive = []
         for name in names or list(self.bugs):
             begun = time.perf_counter()
-            kill = self.find(name)
+            # A longer campaign may have found what few schedules do.
+            kill = self.find(name) or self._again(name)
             if kill is None:
                 alive.append(name)
                 kills.pop(name, None)

@@ -76,14 +76,22 @@ class CompletedTxn(NamedTuple):
 class Verification:
     """Stands for one question to the coordinator whether a producer's transaction has the
     partition. The request that asked may append when the answer comes, unless a batch or a marker
-    of the producer was appended meanwhile (``VerificationGuard``).
+    of the producer was appended meanwhile (``VerificationGuard``). ``bumps_epoch``: each
+    transaction of the producer has an epoch of its own.
     """
 
-    __slots__ = ("epoch", "lowest_sequence")
+    __slots__ = ("bumps_epoch", "epoch", "lowest_sequence")
 
-    def __init__(self, epoch: int, sequence: int) -> None:
+    def __init__(self, epoch: int, sequence: int, *, bumps_epoch: bool = False) -> None:
+        self.bumps_epoch = bumps_epoch
         self.epoch = epoch
         self.lowest_sequence = sequence
+
+    def outlives(self, marker: BatchHeader) -> bool:
+        """Whether it is of the transaction behind the one that ``marker`` ends. The marker has the
+        epoch of that transaction, whose producer need not wait until markers are written.
+        """
+        return self.bumps_epoch and marker.is_control and marker.producer_epoch == self.epoch
 
 
 class ProducerStates:
@@ -134,9 +142,12 @@ class ProducerStates:
     # --- before an append
     # ---------------------------------------------------------------------------------------------
 
-    def begin_verification(self, batch: BatchHeader) -> Verification | None:
+    def begin_verification(
+        self, batch: BatchHeader, *, bumps_epoch: bool = False
+    ) -> Verification | None:
         """Return what an append of this transactional batch needs when the coordinator has agreed;
         None if the transaction is open here, so that the coordinator need not be asked.
+        ``bumps_epoch``: the producer's client has transaction.version 2.
         """
         producer_id = batch.producer_id
         if self._is_open(batch):
@@ -146,7 +157,7 @@ class ProducerStates:
             # The oldest goes: its producer asks again.
             if len(self._verifications) >= PRODUCERS_MAX:
                 del self._verifications[next(iter(self._verifications))]
-            found = Verification(batch.producer_epoch, batch.base_sequence)
+            found = Verification(batch.producer_epoch, batch.base_sequence, bumps_epoch=bumps_epoch)
             self._verifications[producer_id] = found
         if batch.producer_epoch > found.epoch:
             found.epoch, found.lowest_sequence = batch.producer_epoch, batch.base_sequence
@@ -214,6 +225,9 @@ class ProducerStates:
 
     def _check_sequence(self, batch: BatchHeader, state: ProducerState | None) -> None:
         known = self._verifications.get(batch.producer_id)
+        has_batches = state is not None and bool(state.batches)
+        if known is not None and known.bumps_epoch and batch.base_sequence and not has_batches:
+            _refuse_order(batch, "a transaction with an epoch of its own begins with 0")
         # That of an older epoch is of a late batch, and says nothing of this one.
         if known is not None and known.epoch != batch.producer_epoch:
             known = None
@@ -271,8 +285,9 @@ class ProducerStates:
             state.epoch = batch.producer_epoch
             state.batches.clear()
         state.timestamp = batch.max_timestamp
-        if batch.is_transactional:
-            self._verifications.pop(producer_id, None)
+        known = self._verifications.get(producer_id) if batch.is_transactional else None
+        if known is not None and not known.outlives(batch):
+            del self._verifications[producer_id]
         if marker is not None:
             return self._end(state, batch, marker)
         state.batches.append(

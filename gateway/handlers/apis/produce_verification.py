@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gateway.ports.transactions import Transactions
     from kwire.messages.produce_request import ProduceRequest
 
-#: The first version of Produce whose partitions need not be added before, and the first one whose
-#: clients know TRANSACTION_ABORTABLE (KIP-890).
+#: The first version of Produce whose partitions need not be added before, and whose transactions
+#: have an epoch each; and the first one whose clients know TRANSACTION_ABORTABLE (KIP-890).
 _ADDS_SINCE: Final = 12
 _ABORTABLE_SINCE: Final = 11
 _ATTRIBUTES_LOW_BYTE: Final = 22
@@ -60,9 +60,10 @@ class _Waiting(NamedTuple):
     batch: ProducedBatch
     on_done: Callable[[Appended | BatchRefused], None]
 
-    def begin(self) -> Verification | None:
-        """As ``WritablePartition.begin_verification``."""
-        return self.partition.begin_verification(self.batch)
+    def begin(self, version: int) -> Verification | None:
+        """As ``WritablePartition.begin_verification``, for a request of ``version``."""
+        bumps_epoch = version >= _ADDS_SINCE
+        return self.partition.begin_verification(self.batch, bumps_epoch=bumps_epoch)
 
 
 class TransactionalAppends:
@@ -93,7 +94,7 @@ class TransactionalAppends:
             )
         self._producer = producer
         one = _Waiting(name, partition, batch, on_done)
-        if one.begin() is None:
+        if one.begin(self._version) is None:
             partition.append(batch, on_done)
         else:
             self._waiting.append(one)
@@ -104,7 +105,7 @@ class TransactionalAppends:
         for one in self._waiting:
             # Begun again: a long request is looked at in slices, and the marker of the transaction
             # before, which the coordinator waits for, makes void what was begun before it.
-            verification = one.begin()
+            verification = one.begin(self._version)
             if verification is None:
                 one.partition.append(one.batch, one.on_done)
             else:

@@ -471,3 +471,14 @@ def an_epoch_begins_with_its_first_record() -> Context:
 
     of_leader = Replica.lead
     return patched(Replica, lead=lead)
+
+
+# --- logs that were compared
+
+
+@MUTANTS.register("kwire, before schedule 29176")
+def leaders_forget_which_logs_they_compared() -> Context:
+    """A follower whose records were all deleted by its leader is never told that they were the
+    leader's.
+    """
+    return patched(Leader, has_compared=lambda self, broker_id: False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from gateway.broker.produce import producer_state
@@ -21,7 +22,9 @@ Context = AbstractContextManager[Any]
 MUTANTS: Final = Mutants()
 
 _append = ProducerStates.append
+_begin_verification = ProducerStates.begin_verification
 _check = ProducerStates.check
+_check_sequence = ProducerStates._check_sequence
 
 
 @MUTANTS.register("broker.md 7: a promoted follower without the state of replicated batches")
@@ -131,6 +134,29 @@ def only_the_newest_batch_is_known() -> Context:
 def sequences_are_not_compared() -> Context:
     """A batch is appended although one before it is missing."""
     return patched(ProducerStates, _check_sequence=lambda self, batch, state: None)
+
+
+@MUTANTS.register("kwire, before schedule 71699")
+@contextmanager
+def late_batches_count_in_every_epoch() -> Iterator[None]:
+    """The sequence that was asked for first counts in the epochs of other transactions, too."""
+
+    def begin(self: ProducerStates, batch: Any, **more: Any) -> Any:
+        known = self._verifications.get(batch.producer_id)
+        lowest = batch.base_sequence if known is None else known.lowest_sequence
+        found = _begin_verification(self, batch, **more)
+        if found is not None:
+            found.lowest_sequence = min(lowest, batch.base_sequence)
+        return found
+
+    def check(self: ProducerStates, batch: Any, state: Any) -> None:
+        known = self._verifications.get(batch.producer_id)
+        if known is not None:
+            known.epoch = batch.producer_epoch
+        _check_sequence(self, batch, state)
+
+    with patched(ProducerStates, begin_verification=begin, _check_sequence=check):
+        yield
 
 
 @MUTANTS.register("an obvious mistake")

@@ -106,7 +106,11 @@ class Replica:
         states, header = log.states, entry.header
         try:
             if entry.marker is None:
-                verified = states.begin_verification(header) if header.is_transactional else None
+                verified = (
+                    states.begin_verification(header, bumps_epoch=True)
+                    if header.is_transactional
+                    else None
+                )
                 seen = states.check(header, verified)
             else:
                 states.check_marker(header, entry.marker, 2)

@@ -118,6 +118,35 @@ def test_a_batch_behind_the_first_one_that_was_asked_for_is_out_of_order() -> No
     assert states.check(batch(0, 4), asked) is None
 
 
+def test_a_marker_leaves_the_word_for_the_transaction_behind_where_each_has_an_epoch() -> None:
+    for bumps_epoch, epoch, refused in ((True, 1, None), (True, 2, True), (False, 1, True)):
+        states = ProducerStates()
+        states.append(batch(10, 0))
+        next_one = batch(12, 0, epoch=1)
+        asked = states.begin_verification(next_one, bumps_epoch=bumps_epoch)
+        end(states, 11, COMMIT, epoch=epoch)
+        next_one = batch(12, 0, epoch=epoch)
+        if refused:
+            assert refusal(states, next_one, asked) is ErrorCode.INVALID_TXN_STATE
+        else:
+            assert states.check(next_one, asked) is None
+
+
+def test_a_producer_without_batches_begins_with_0_where_each_transaction_has_an_epoch() -> None:
+    states = ProducerStates()
+    for epoch in range(2):
+        asked = states.begin_verification(batch(0, 3, epoch=epoch), bumps_epoch=True)
+        refused = refusal(states, batch(0, 3, epoch=epoch), asked)
+        assert refused is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        asked = states.begin_verification(batch(0, 0, epoch=epoch), bumps_epoch=True)
+        states.check(batch(0, 0, epoch=epoch), asked)
+        states.append(batch(10 + 2 * epoch, 0, epoch=epoch))
+        end(states, 11 + 2 * epoch, COMMIT, epoch=epoch + 1)
+    older = ProducerStates()
+    asked = older.begin_verification(batch(0, 3))
+    assert older.check(batch(0, 3), asked) is None
+
+
 def test_a_batch_of_an_ended_transaction_that_comes_late_does_not_stop_the_next_one() -> None:
     states = ProducerStates()
     states.append(batch(10, 0))

@@ -38,7 +38,7 @@ class MemoryReplica:
     open: set[int] = field(default_factory=set)  # producers with a transaction
     verified: list[Any] = field(default_factory=list)
 
-    def begin_verification(self, batch: ProducedBatch) -> Any:
+    def begin_verification(self, batch: ProducedBatch, *, bumps_epoch: bool = False) -> Any:
         return None if batch.header.producer_id in self.open else "asked"
 
     def append(
