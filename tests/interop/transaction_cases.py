@@ -390,7 +390,7 @@ def of_brokers(side: Side) -> list[Any]:
         side.add_by_broker(name, producer, verifies=False),
         side.add_by_broker(name, producer, verifies=True),
         side.add_by_broker(name, (producer[0], 9), verifies=True),
-        side.add_by_broker(name, (9, 0), verifies=True),
+        side.add_by_broker(name, (producer[0] + 99, 0), verifies=True),
         side.add_by_broker(name, (producer[0], 9), verifies=False),
         side.add_by_broker("unknown", producer, verifies=True),
         side.add_by_broker("", producer, verifies=True),
