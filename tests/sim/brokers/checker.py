@@ -427,11 +427,30 @@ class BrokerChecker:
         """A leader does not know the batches before the oldest one that is not acknowledged."""
         facts = self.of(key)
         require(
-            not facts.is_clean or producer_id in facts.confused,
+            not facts.is_clean
+            or producer_id in facts.confused
+            or self._is_behind_what_is_known(key, entry),
             "6: producer {} cannot go on with {}: an acknowledged batch is not known",
             producer_id,
             entry.values,
         )
+
+    def _is_behind_what_is_known(self, key: Key, entry: Entry) -> bool:
+        """Whether a log began behind all that the batch's transaction has committed, because
+        clients had deleted it: such a log takes no sequence but 0 of the transaction, as Kafka's.
+        """
+        header = entry.header
+        newest = max(
+            (
+                one.header.base_offset
+                for one in self.of(key).entries
+                if (one.header.producer_id, one.header.producer_epoch)
+                == (header.producer_id, header.producer_epoch)
+            ),
+            default=None,
+        )
+        began = max(one.logs[key].began_at for one in self._world.brokers if key in one.logs)
+        return header.is_transactional and newest is not None and newest < began
 
     # --- the end
 
