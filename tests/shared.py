@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 import lzma
 import os
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tools.archives import extract
 
 SHARED = Path(
     os.environ.get("KWIRE_SHARED") or Path(__file__).resolve().parent.parent.parent / "shared"
@@ -43,24 +44,12 @@ def vectors(name: str, kafka: str = "4.4.0") -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _as_it_is(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
-    """Before Python 3.11.4 there is no filter."""
-    return member
-
-
 def unpack_log(name: str, into: Path) -> Path:
     """Unpack one of the logs; returns its directory, which holds nodes/ and truth/."""
     target = into / name
     if not target.is_dir():
-        unpack(SHARED / "logs" / f"{name}.tar.xz", into)
+        extract(SHARED / "logs" / f"{name}.tar.xz", into)
     return target
-
-
-def unpack(path: Path, into: Path) -> None:
-    """Unpack an archive, by the rules for archives of data where this Python has them."""
-    with tarfile.open(path) as archive:
-        archive.extraction_filter = getattr(tarfile, "data_filter", _as_it_is)
-        archive.extractall(into)
 
 
 @pytest.fixture(scope="session")

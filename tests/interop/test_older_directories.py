@@ -18,9 +18,9 @@ from kwire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchR
 from kwire.protocol import CLUSTER_METADATA_TOPIC
 from tests.interop.clients import need_clients, need_java
 from tests.interop.test_controller_admin_answers import NEWEST
-from tests.shared import unpack
 from tests.waiting import until
 from tools import java
+from tools.archives import extract
 from tools.kafka import kafka
 from tools.own_quorum import QUICK, OwnCluster, own_quorum
 from tools.wire_client import WireClient
@@ -76,7 +76,7 @@ def test_nothing_is_lost_when_directories_of_an_older_release_are_opened(
 ) -> None:
     need_clients()
     need_java()
-    unpack(DIRECTORIES / f"quorum-of-{nodes}.tar.xz", tmp_path)
+    extract(DIRECTORIES / f"quorum-of-{nodes}.tar.xz", tmp_path)
     snapshots = {node: names_of_snapshots(tmp_path, node) for node in range(1, nodes + 1)}
     assert all(snapshots.values())
     with own_quorum(nodes, properties=_PROPERTIES, directory=tmp_path) as cluster:

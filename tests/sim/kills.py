@@ -60,11 +60,11 @@ class Kills:
         """Raises AssertionError if neither the bug's schedule of the file nor one of the first
         ``most`` fails with the bug, or if the schedule of the file fails without it.
         """
-        if self._again(name) is None:
+        kill = self._again(name)
+        if kill is None:
             sentence = self.bugs[name].sentence
             assert self.find(name, most), f"{most} schedules do not find it: {sentence}"
             return
-        kill = self.known()[name]
         if (kill.seed, kill.family) not in self._sound:
             self.schedules.run(kill.seed, kill.family)
             self._sound.add((kill.seed, kill.family))

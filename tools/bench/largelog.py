@@ -7,11 +7,11 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from kwire.records.header import iter_batches
+from tools.archives import extract
 
 _SHARED = Path(
     os.environ.get("KWIRE_SHARED")
@@ -40,14 +40,7 @@ def unpack(into: Path, name: str = "p-large") -> Path:
     archive = _SHARED / "logs" / f"{name}.tar.xz"
     if not archive.exists():
         raise NoLog(f"{archive} is not there; KWIRE_SHARED may name another place")
-    with tarfile.open(archive) as tar:
-        wanted = [
-            member for member in tar.getmembers() if member.name.startswith(f"{name}/nodes/1")
-        ]
-        tar.extraction_filter = getattr(
-            tarfile, "data_filter", lambda member, path: member
-        )  # not there before Python 3.11.4
-        tar.extractall(into, members=wanted)
+    extract(archive, into, f"{name}/nodes/1")
     return into / f"{name}/nodes/1"
 
 

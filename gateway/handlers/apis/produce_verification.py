@@ -104,7 +104,8 @@ class TransactionalAppends:
         asked: list[tuple[_Waiting, Verification]] = []
         for one in self._waiting:
             # Begun again: a long request is looked at in slices, and the marker of the transaction
-            # before, which the coordinator waits for, makes void what was begun before it.
+            # before, which the coordinator waits for, makes void what was begun before it, but for
+            # producers whose transactions have an epoch each.
             verification = one.begin(self._version)
             if verification is None:
                 one.partition.append(one.batch, one.on_done)

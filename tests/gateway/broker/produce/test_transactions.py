@@ -119,17 +119,16 @@ def test_a_batch_behind_the_first_one_that_was_asked_for_is_out_of_order() -> No
 
 
 def test_a_marker_leaves_the_word_for_the_transaction_behind_where_each_has_an_epoch() -> None:
-    for bumps_epoch, epoch, refused in ((True, 1, None), (True, 2, True), (False, 1, True)):
+    for bumps_epoch, epoch, is_left in ((True, 1, True), (True, 2, False), (False, 1, False)):
         states = ProducerStates()
         states.append(batch(10, 0))
-        next_one = batch(12, 0, epoch=1)
-        asked = states.begin_verification(next_one, bumps_epoch=bumps_epoch)
+        asked = states.begin_verification(batch(12, 0, epoch=1), bumps_epoch=bumps_epoch)
         end(states, 11, COMMIT, epoch=epoch)
         next_one = batch(12, 0, epoch=epoch)
-        if refused:
-            assert refusal(states, next_one, asked) is ErrorCode.INVALID_TXN_STATE
-        else:
+        if is_left:
             assert states.check(next_one, asked) is None
+        else:
+            assert refusal(states, next_one, asked) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_producer_without_batches_begins_with_0_where_each_transaction_has_an_epoch() -> None:
