@@ -16,7 +16,7 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,13 +43,16 @@ class Campaign:
         page: str,
         marks: tuple[str, str],
         columns: tuple[str, str] = ("proposals acknowledged", _BEHIND_HEALING),
+        unit_tests: Mapping[str, str] | None = None,
     ) -> None:
         """``folders``: those whose files are under test. ``marks``: those around the two tables in
-        ``page``. ``columns``: what two columns are called.
+        ``page``. ``columns``: what two columns are called. ``unit_tests``: by bug, the one that
+        finds it where no schedule does.
         """
         self._kills, self._folders = kills, folders
         self._runs, self._page = runs, ROOT / page
         self._marks, self._columns = marks, columns
+        self._unit_tests = unit_tests or {}
 
     def core_hash(self) -> str:
         """Identify the code under test: the files of the core and of the simulation.
@@ -112,7 +115,10 @@ class Campaign:
         for name, bug in bugs.items():
             kill = kills.get(name)
             invariant = kill.invariant.splitlines()[0].replace("|", "\\|")[:110] if kill else ""
-            row = f"{kill.schedules} | {kill.family}: {invariant}" if kill else "- | not found"
+            if kill:
+                row = f"{kill.schedules} | {kill.family}: {invariant}"
+            else:
+                row = f"- | {self._unit_tests.get(name, 'not found')}"
             yield f"| {bug.sentence} | {bug.source} | {row} |"
 
     def runs_table(self) -> Iterable[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.sim.brokers import power
+from tests.sim.brokers.unit_tests import UNIT_TESTS
 from tests.sim.campaign import Campaign
 
 BROKERS: Final = Campaign(
@@ -19,6 +20,7 @@ BROKERS: Final = Campaign(
     "docs/broker-simulation.md",
     ("mutants of brokers", "runs of brokers"),
     ("batches acknowledged", "from healing to all in sync, p99 of each line of results, s"),
+    {name: str(test) for name, test in UNIT_TESTS.items()},
 )
 
 if __name__ == "__main__":
