@@ -8,11 +8,29 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TextIO, cast
 
-import structlog
+
+@contextlib.contextmanager
+def _hidden(name: str) -> Iterator[None]:
+    """Have imports of a module fail, unless it is imported already."""
+    modules = cast(dict[str, Any], sys.modules)
+    if name in modules:
+        yield
+        return
+    modules[name] = None
+    try:
+        yield
+    finally:
+        del modules[name]
+
+
+# structlog imports rich for tracebacks that this module does not have drawn: a server would start
+# by the time later that the rest of structlog takes.
+with _hidden("rich"):
+    import structlog
 
 #: The levels of ``log.level``, the least important first.
 LEVELS: Final = {

@@ -6,6 +6,8 @@ import datetime
 import io
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -100,3 +102,12 @@ def test_stream_that_cannot_be_written_loses_the_line_only() -> None:
         LogLines("info", "auto", stream).write("info", "an event", {})
     with pytest.raises(BrokenPipeError):
         broken.close()
+
+
+def test_server_starts_without_rich_which_can_be_imported_afterwards() -> None:
+    code = (
+        "import sys; import gateway.app; print('rich' in sys.modules); import rich.console;"
+        " print('rich' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
