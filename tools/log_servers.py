@@ -18,7 +18,7 @@ from pathlib import Path
 
 import trio
 
-from gateway.app import serve
+from gateway.app.node import serve
 from gateway.config.loading import load_config
 from tools.process import PATIENCE_S, Process
 

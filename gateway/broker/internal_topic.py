@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.java.text import hash_code
+from gateway.base.java.text import hash_code
 from kwire.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -2,7 +2,7 @@
 ranges.
 
 Takes a frame or message in hex, base64 or a file, or a packet capture. Reads with
-``kwire.reference``, whose parsers know the place of every value; ``gateway.dissect`` opens records
+``kwire.reference``, whose parsers know the place of every value; ``kwire.dissect`` opens records
 and Envelope requests inside messages.
 """
 
@@ -136,7 +136,7 @@ def command(
     decode: the tree then ends with the fault and its place.
     """
     from gateway.cli.dissect_output import json_line, tree_text
-    from gateway.dissect.inside import hide_secrets, open_records
+    from kwire.dissect.inside import hide_secrets, open_records
 
     wanted = DissectOptions(**how)
     if wanted.api is not None:

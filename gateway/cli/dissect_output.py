@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gateway.dissect.node_json import node_json
+from kwire.dissect.node_json import node_json
 from kwire.records.redact import REDACTED
 from kwire.reference.tree_text import TreeText
 

@@ -117,7 +117,7 @@ def command(file: Path | None, check_config: bool, **given: Any) -> None:
     try:
         config = load_config(flags=_texts(given), environment=os.environ, file=file)
         if check_config:
-            from gateway.app import check
+            from gateway.app.node import check
 
             for warning in check(config):
                 click.echo(f"kwire serve: warning: {warning}", err=True)
@@ -168,7 +168,7 @@ def _run(config: Config) -> None:
 async def _main(config: Config) -> None:
     import trio
 
-    from gateway.app import serve
+    from gateway.app.node import serve
     from gateway.server.scheduling.collector import settle_collector
 
     stop = trio.Event()

@@ -15,7 +15,7 @@ def main() -> None:
     # The terminal sends Ctrl-C to every process; the node stops its workers in order. Set before
     # the imports, which take most of the start.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    from gateway.worker import run
+    from gateway.app.worker import run
 
     run(socket.socket(fileno=int(sys.argv[1])))
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gateway.base.java.text import trim
 from gateway.config.checks import check
 from gateway.config.config import ENVIRONMENT_PREFIX, Config, ConfigError
 from gateway.config.keys import ALIASES, KEYS
 from gateway.config.security import LISTENER_KEYS, NODE_KEYS, is_security_key, key_of_variable
 from gateway.config.values import read_properties_text
-from gateway.java.text import trim
 
 
 def load_config(

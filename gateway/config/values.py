@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.base.address import Address, check_host, parse_address, shown
+from gateway.base.java.text import parse_boolean, parse_integer, trim
 from gateway.base.migration_policy import MigrationPolicy
 from gateway.base.sizes import MIB
-from gateway.java.text import parse_boolean, parse_integer, trim
 
 ENVIRONMENT_PREFIX: Final = "KWIRE_"
 #: A listener's own limit: this key behind ``listener.name.NAME.``, for any security protocol.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
+from gateway.base.java.text import equals_ignore_case, parse_integer, trim
 from gateway.base.slices import Slices
 from gateway.controller.configs.config_records import MIN_ISR
 from gateway.controller.configs.topic_configs import effective_topic_config
@@ -16,7 +17,6 @@ from gateway.controller.errors import ApiError
 from gateway.controller.features import has_elr
 from gateway.controller.partition_change import Election, Rules, Target, leave_isr, partition_change
 from gateway.controller.request_context import ControllerRequestContext
-from gateway.java.text import equals_ignore_case, parse_integer, trim
 from kwire.cluster.entities.partitions import merge
 from kwire.cluster.image import TOPIC_RESOURCE
 from kwire.cluster.interned_lists import copy_partition_change

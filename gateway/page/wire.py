@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from gateway.base.address import Address
 from gateway.base.sizes import KIB, MIB
-from gateway.dissect.inside import hide_secrets, open_records
-from gateway.dissect.node_json import node_json
+from kwire.dissect.inside import hide_secrets, open_records
+from kwire.dissect.node_json import node_json
 from kwire.errors import DecodeError, UnknownApi, UnsupportedVersion
 from kwire.protocol import ApiKey
 from kwire.reference import valid_versions

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from gateway.java.text import parse_integer
+from gateway.base.java.text import parse_integer
 
 _IPV4: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
 #: Leading zeros of a group of hexadecimal digits: Java accepts any number, Python four digits.

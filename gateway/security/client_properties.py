@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gateway.base.java.text import trim
 from gateway.config.config import SECURITY_PROTOCOLS
 from gateway.config.values import read_properties_text
-from gateway.java.text import trim
 from gateway.security.client_tls import TlsSettings, read_tls
 from gateway.security.jaas import JaasError, parse_jaas
 from gateway.security.sasl_client import MECHANISMS, PLAIN, SaslSettings

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
+from gateway.base.java.text import split_list
 from gateway.base.sizes import MIB
-from gateway.java.text import split_list
 from gateway.security.key_stores import (
     TYPES,
     KeyPair,

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.java.text import split_list
 from gateway.config.config import ConfigError, SourceKind
 from gateway.config.security import listener_of, of_listener
 from gateway.config.values import LISTENER_MAX_CONNECTIONS
-from gateway.java.text import split_list
 from gateway.security.client_properties import (
     LOGIN_MODULES,
     ClientPropertiesError,

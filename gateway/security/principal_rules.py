@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.java.patterns import compile_pattern
-from gateway.java.text import trim
+from gateway.base.java.patterns import compile_pattern
+from gateway.base.java.text import trim
 
 _RULE: Final = re.compile(
     r"\s*(?:(?P<default>DEFAULT)"

@@ -11,7 +11,7 @@ import functools
 import ipaddress
 from typing import TYPE_CHECKING, Final
 
-from gateway.java.text import trim
+from gateway.base.java.text import trim
 from gateway.security.acls import DENIED_SHIFT, RESOURCE_TYPES, WILDCARD, AclIndex
 from kwire.protocol import AclOperation
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.java.text import parse_integer, trim
+from gateway.base.java.text import parse_integer, trim
 from kwire.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from kwire.messages.partition_record import PartitionRecord
 from kwire.protocol import LeaderRecoveryState

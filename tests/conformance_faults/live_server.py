@@ -11,7 +11,7 @@ from pathlib import Path
 
 import trio
 
-from gateway.app import serve
+from gateway.app.node import serve
 from gateway.config.config import Config
 from gateway.server.management.running_server import RunningServer
 from tests.gateway.server.own_nodes import cluster

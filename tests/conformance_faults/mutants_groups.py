@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from gateway import app
+from gateway.app import node
 from gateway.groups import coordinator, membership, rebalance
 from gateway.groups.events import ListGroups
 from gateway.groups.group import Group, State
@@ -78,7 +78,7 @@ def unknown_members_get_another_error() -> Context:
 def any_session_timeout_is_taken() -> Context:
     """The lower limit of session timeouts is not checked."""
     return wrapped(
-        app,
+        node,
         "settings_of",
         lambda original, config: replace(original(config), min_session_timeout_ms=0),
     )

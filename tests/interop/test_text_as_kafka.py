@@ -10,12 +10,12 @@ from typing import Final
 
 import pytest
 
+from gateway.base.java.patterns import pattern_fault
 from gateway.controller.configs.broker_keys import BROKER_KEYS
 from gateway.controller.configs.client_metrics_keys import CLIENT_METRICS_KEYS, INTERVAL_MS
 from gateway.controller.configs.config_def import ConfigError, ConfigKey, ConfigType, written
 from gateway.controller.configs.group_keys import GROUP_KEYS
 from gateway.controller.configs.topic_keys import TOPIC_KEYS
-from gateway.java.patterns import pattern_fault
 from gateway.security.principal_rules import PrincipalRules
 from tests.interop.clients import need_java
 from tests.interop.java_source import INVALID, UNKNOWN, ask_kafka

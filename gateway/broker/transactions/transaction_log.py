@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from gateway.base.java.text import hash_code
 from gateway.base.slices import Slices, pieces
 from gateway.broker.transactions.records import read_key, read_value
 from gateway.broker.transactions.transaction import TopicPartition, Transaction, TransactionState
-from gateway.java.text import hash_code
 from kwire.protocol import ErrorCode
 
 _INT32_MIN: Final = -(1 << 31)

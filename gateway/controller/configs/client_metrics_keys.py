@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from gateway.base.java.patterns import pattern_fault
+from gateway.base.java.text import trim
 from gateway.controller.configs.config_def import ConfigKey, ConfigType, Value
-from gateway.java.patterns import pattern_fault
-from gateway.java.text import trim
 
 #: The intervals at which a client can be told to push, ms.
 INTERVAL_MS: Final = range(100, 3_600_001)

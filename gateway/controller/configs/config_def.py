@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.java.text import parse_boolean, parse_double, parse_integer, split_list, trim
+from gateway.base.java.text import parse_boolean, parse_double, parse_integer, split_list, trim
 from kwire.protocol import ConfigSource, ConfigType
 
 __all__ = ["ConfigError", "ConfigKey", "ConfigSource", "ConfigType", "Synonym", "Value", "written"]

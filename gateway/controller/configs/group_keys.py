@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from gateway.base.java.text import is_duration
 from gateway.controller.configs.config_def import ConfigKey, ConfigType, Synonym, Value
-from gateway.java.text import is_duration
 
 BOOLEAN, STRING, INT, LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LIST
 _BY_DURATION: Final = "by_duration:"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from gateway.base.java.text import parse_integer
 from gateway.base.slices import Slices, pieces
 from gateway.controller.configs.broker_keys import BROKER_KEYS, LISTENER_KEYS, STATIC_BROKER_KEYS
 from gateway.controller.configs.client_metrics_keys import CLIENT_METRICS_KEYS, INTERVAL_MS
@@ -21,7 +22,6 @@ from gateway.controller.configs.topic_keys import TOPIC_KEYS
 from gateway.controller.errors import ApiError
 from gateway.controller.request_context import ControllerRequestContext
 from gateway.controller.topic_names import name_fault
-from gateway.java.text import parse_integer
 from gateway.ports.services import AUDIT_TOPIC
 from gateway.ports.view_topics import VIEW_TOPICS
 from kwire.protocol import CLUSTER_METADATA_TOPIC, ConfigResourceType, ErrorCode

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from gateway.base.java.text import parse_integer, trim
 from gateway.controller.configs.broker_keys import BROKER_KEYS
 from gateway.controller.configs.config_def import ConfigError, ConfigKey, ConfigSource, Synonym
 from gateway.controller.configs.topic_keys import TOPIC_KEYS
-from gateway.java.text import parse_integer, trim
 from kwire.cluster import Image
 from kwire.cluster.image import BROKER_RESOURCE
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from gateway.base.java.text import trim
 from gateway.controller.configs.config_def import ConfigKey, ConfigType, Synonym, Value
-from gateway.java.text import trim
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = (
     ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE,

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from gateway.base.java.text import trim
 from gateway.groups.consumer.events import ConsumerHeartbeat
 from gateway.groups.consumer.member import JOINING, LEAVING, LEAVING_FOR_A_WHILE, Member
 from gateway.groups.consumer.reconciliation import Reported
-from gateway.java.text import trim
 from kwire.protocol import ErrorCode
 
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from gateway.base.java.hash_order import capacity_for, hash_order, string_hash
 from gateway.groups.consumer import records as make
 from gateway.groups.consumer.assignors.group_spec import Assignment, SubscriptionType
 from gateway.groups.consumer.member import (
@@ -28,7 +29,6 @@ from gateway.groups.consumer.subscription_counts import (
     subscription_type,
 )
 from gateway.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from gateway.java.hash_order import capacity_for, hash_order, string_hash
 from kwire.messages.consumer_group_current_member_assignment_key import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )

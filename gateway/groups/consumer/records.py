@@ -7,8 +7,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gateway.base.java.hash_order import partitions_in_order, topics_in_order
 from gateway.groups.consumer.member import Member, OwnedPartitions
-from gateway.java.hash_order import partitions_in_order, topics_in_order
 from kwire.errors import DecodeError
 from kwire.message import Message
 from kwire.messages.consumer_group_current_member_assignment_key import (

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.base.java.hash_order import hash_order, members_in_order, string_hash
 from gateway.base.slices import Slices
 from gateway.groups.consumer import records as make
 from gateway.groups.consumer.assignors import ASSIGNORS
@@ -34,7 +35,6 @@ from gateway.groups.consumer.member import Member
 from gateway.groups.consumer.records import ConsumerRecord
 from gateway.groups.consumer.regex import regex_fault
 from gateway.groups.consumer.topics import TopicHashes, Topics
-from gateway.java.hash_order import hash_order, members_in_order, string_hash
 from kwire.protocol import ErrorCode
 from kwire.uuid import Uuid
 

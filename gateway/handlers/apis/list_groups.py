@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gateway.base.java.text import trim
 from gateway.groups.events import ListGroups, ListGroupsResult
 from gateway.handlers.access import Operation, may_on_cluster
 from gateway.handlers.group_requests import ask, may_on_group
-from gateway.java.text import trim
 from gateway.ports.streamed import respond
 from kwire.messages.list_groups_request import ListGroupsRequest
 from kwire.messages.list_groups_response import ListedGroup, ListGroupsResponse

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from gateway.cli import main
 from gateway.cli.dissect import Dissection  # type: ignore[attr-defined]
 from gateway.cli.dissect_output import json_line, tree_text
-from gateway.dissect.inside import hide_secrets, open_records
+from kwire.dissect.inside import hide_secrets, open_records
 from kwire.errors import UnsupportedVersion
 from kwire.reference import Budget, reference
 from tests.gateway.cli.dissect_runs import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from gateway.app import serve
+from gateway.app.node import serve
 from gateway.config.config import Config, Listener
 from gateway.server.management.running_server import RunningServer
 from kwire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic

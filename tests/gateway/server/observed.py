@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.app import serve
+from gateway.app.node import serve
 from gateway.config.config import Config, ConfigError, Listener
 from gateway.ports.services import SourceStopped
 from gateway.server.management.facts import Facts

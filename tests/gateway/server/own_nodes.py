@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from gateway.app import serve
+from gateway.app.node import serve
 from gateway.base.address import Address
 from gateway.config.config import Config, Listener
 from gateway.ports.services import SourceStopped

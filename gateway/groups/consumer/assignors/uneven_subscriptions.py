@@ -11,9 +11,9 @@ import functools
 from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
+from gateway.base.java.hash_order import members_in_order
 from gateway.base.slices import Slices
 from gateway.groups.consumer.assignors.group_spec import GroupAssignment, GroupSpec
-from gateway.java.hash_order import members_in_order
 from kwire.uuid import Uuid
 
 _ROUNDS_MAX: Final = 16

@@ -11,6 +11,12 @@ from collections.abc import Iterable, Set
 from itertools import islice
 from typing import Final
 
+from gateway.base.java.hash_order import (
+    capacity_for,
+    members_in_order,
+    partitions_in_order,
+    topics_in_order,
+)
 from gateway.base.slices import Slices, pieces
 from gateway.groups.consumer.assignors.group_spec import (
     Assignment,
@@ -20,12 +26,6 @@ from gateway.groups.consumer.assignors.group_spec import (
     SubscriptionType,
 )
 from gateway.groups.consumer.assignors.uneven_subscriptions import UnevenSubscriptions
-from gateway.java.hash_order import (
-    capacity_for,
-    members_in_order,
-    partitions_in_order,
-    topics_in_order,
-)
 from kwire.uuid import Uuid
 
 NAME: Final = "uniform"

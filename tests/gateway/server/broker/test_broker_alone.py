@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 import trio
 
-from gateway.app import serve
+from gateway.app.node import serve
 from gateway.base.address import Address
 from gateway.broker.lifecycle import BrokerState
 from gateway.config.config import Config, ConfigError, Listener

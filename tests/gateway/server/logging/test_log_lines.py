@@ -106,7 +106,7 @@ def test_stream_that_cannot_be_written_loses_the_line_only() -> None:
 
 def test_server_starts_without_rich_which_can_be_imported_afterwards() -> None:
     code = (
-        "import sys; import gateway.app; print('rich' in sys.modules); import rich.console;"
+        "import sys; import gateway.app.node; print('rich' in sys.modules); import rich.console;"
         " print('rich' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from gateway.app import serve
+from gateway.app.node import serve
 from gateway.config.config import Config
 from gateway.server.management.cluster_facts import ClusterFacts
 from gateway.server.sources.metadata_source import SAMPLE

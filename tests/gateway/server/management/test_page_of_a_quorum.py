@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.app import check
+from gateway.app.node import check
 from gateway.config.config import ConfigError
 from tests.gateway.page.test_change_index import counted
 from tests.gateway.server.harness import run

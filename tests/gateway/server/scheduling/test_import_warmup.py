@@ -15,7 +15,7 @@ from gateway.server.scheduling.import_warmup import FIRST_USE_MODULES
 ROOT = Path(__file__).parents[4]
 #: Modules that run in the server and may import inside functions what the list does not name.
 IMPORTED_OTHERWISE = {
-    "gateway/app.py": "before the server is ready",
+    "gateway/app/node.py": "before the server is ready",
     "gateway/config/loading.py": "before the server is ready",
     "gateway/server/sources/metadata_source.py": "before the server is ready",
     "gateway/server/workers/worker_settings.py": "before the server is ready: workers start",

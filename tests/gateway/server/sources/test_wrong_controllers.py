@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.app import check
+from gateway.app.node import check
 from gateway.base.address import Address
 from gateway.config.config import Config, ConfigError
 from tests.gateway.server.guarded import place

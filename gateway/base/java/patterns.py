@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from gateway.java.characters import is_property
+from gateway.base.java.characters import is_property
 
 _DEPTH_MAX: Final = 50
 _REPETITIONS_MAX: Final = 2**31 - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.java.hash_order import (
+from gateway.base.java.hash_order import (
     capacity_for,
     hash_order,
     members_in_order,

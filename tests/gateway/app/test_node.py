@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.app import check, serve
+from gateway.app.node import check, serve
 from gateway.config.config import Config, ConfigError, Listener
 from gateway.config.loading import load_config
 from gateway.ports.services import State

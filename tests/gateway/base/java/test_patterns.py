@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.java.patterns import compile_pattern, pattern_fault
+from gateway.base.java.patterns import compile_pattern, pattern_fault
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.java.text import (
+from gateway.base.java.text import (
     equals_ignore_case,
     is_duration,
     parse_boolean,

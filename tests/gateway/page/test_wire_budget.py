@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.dissect import inside
 from gateway.page import wire
 from gateway.page.wire import BadInput, captured, dissected
+from kwire.dissect import inside
 from kwire.protocol import ApiKey
 from kwire.records import Compression, compress, decode_batch
 from kwire.reference import reference

@@ -1,7 +1,7 @@
 """Builds the parts of a worker, connects them, and runs them until the node stops it.
 
-A worker is a process that serves clients at the ports of its node (``workers``). ``gateway.app``
-builds the node, and ``gateway.server.workers`` starts this process.
+A worker is a process that serves clients at the ports of its node (``workers``). ``node`` builds
+the node, and ``gateway.server.workers`` starts this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from gateway.app import endpoints_of, listener_auths_of_config
+from gateway.app.node import endpoints_of, listener_auths_of_config
 from gateway.config.config import Config, ConfigError
 from gateway.handlers.fetch_sessions import FetchSessionCache
 from gateway.handlers.topic_index import TopicIndex
