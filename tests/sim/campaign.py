@@ -106,8 +106,10 @@ class Campaign:
         kills, bugs = self._kills.known(), self._kills.bugs
         found = sorted(kill.schedules for kill in kills.values())
         median, most = statistics.median(found or [0]), max(found or [0])
+        others = ", the others by unit tests" if self._unit_tests else ""
         yield (
-            f"{len(kills)} of {len(bugs)} killed; schedules needed: median {median:g}, most {most}."
+            f"{len(kills)} of {len(bugs)} killed{others}; schedules needed: median {median:g},"
+            f" most {most}."
         )
         yield ""
         yield "| bug | from | schedules | found by |"

@@ -9,7 +9,8 @@ from typing import Any, Final
 from gateway.base.leader_epochs import LeaderEpochs, end_offset_for
 from gateway.broker.replica.fetcher import Fetcher
 from gateway.broker.replica.followed import Position, StartAt, Status, Truncate
-from tests.patches import patched
+from gateway.sources.follower_appends import FollowerAppends
+from tests.patches import patched, together
 from tests.sim.brokers import following, replica
 from tests.sim.brokers.broker import Broker
 from tests.sim.brokers.following import SourceFetcher
@@ -118,8 +119,18 @@ def a_broker_that_leads_is_truncated() -> Context:
             return
         original(self, step)
 
-    original = SourceFetcher._carry_out
-    return patched(SourceFetcher, _carry_out=carry_out)
+    def carry_out_of_server(self: FollowerAppends, step: Any) -> Any:
+        epoch, self.epoch = self.epoch, step.followed.leader_epoch
+        try:
+            return original_of_server(self, step)
+        finally:
+            self.epoch = epoch
+
+    original, original_of_server = SourceFetcher._carry_out, FollowerAppends._carry_out
+    return together(
+        patched(SourceFetcher, _carry_out=carry_out),
+        patched(FollowerAppends, _carry_out=carry_out_of_server),
+    )
 
 
 # --- epochs of a follower's log

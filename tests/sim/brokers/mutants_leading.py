@@ -8,6 +8,8 @@ from typing import Any, Final
 from gateway.broker.replica.follower_state import FollowerState
 from gateway.broker.replica.isr import Altered, CommittedIsr, Proposal
 from gateway.broker.replica.leader import NO_EPOCH, Leader
+from gateway.handlers.apis import fetch
+from gateway.server.broker.alter_partition_manager import AlterPartitionManager
 from kwire.protocol import ErrorCode
 from tests.patches import patched, together
 from tests.sim.brokers.alter_partitions import AlterPartitions
@@ -247,7 +249,17 @@ def lost_answers_end_proposals() -> Context:
             return
         answered(self, sent, answer)
 
-    return patched(AlterPartitions, _answered=forget)
+    ask = AlterPartitionManager._ask
+
+    async def ask_once(self: AlterPartitionManager, sent: Any) -> bool:
+        is_answered = await ask(self, dict(sent))
+        for partition, proposal in () if is_answered else sent.values():
+            partition.leader.state = proposal.committed
+        return True
+
+    return together(
+        patched(AlterPartitions, _answered=forget), patched(AlterPartitionManager, _ask=ask_once)
+    )
 
 
 @MUTANTS.register("an obvious mistake")
@@ -317,7 +329,10 @@ def followers_of_any_epoch() -> Context:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
-    return patched(FollowerFetches, fault=staticmethod(fault))
+    return together(
+        patched(FollowerFetches, fault=staticmethod(fault)),
+        patched(fetch, partition_fault=lambda log, leader_epoch: ErrorCode.NONE),
+    )
 
 
 @MUTANTS.register("KIP-903")

@@ -5,9 +5,11 @@ fault, or the simulation's clients do not do what the bug is about.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from gateway.broker.replica.followed import CutTo
+from kwire.protocol import ErrorCode
 from tests.gateway.broker.produce import test_producer_state as producer_state
 from tests.gateway.broker.produce import test_transactions as transactions
 from tests.gateway.broker.replica import test_fetcher as fetcher
@@ -15,16 +17,27 @@ from tests.gateway.broker.replica import test_leader as leader
 from tests.gateway.controller import test_alter_isr as alter_isr
 from tests.gateway.controller import test_broker_heartbeat as heartbeat
 from tests.gateway.controller import test_leader_election as leader_election
+from tests.gateway.handlers.apis import test_fetch as fetch
+from tests.gateway.server.broker import test_alter_partition_manager as alter_partition_manager
+from tests.gateway.sources import test_follower_appends as follower_appends
 
 
 class UnitTest(NamedTuple):
-    """``test`` fails with ``arguments`` where the bug is."""
+    """``test`` fails with ``arguments`` where the bug is; ``writes``: it gets a directory, too."""
 
     test: Callable[..., object]
     arguments: tuple[Any, ...] = ()
+    writes: bool = False
 
-    def run(self) -> None:
-        self.test(*self.arguments)
+    def run(self, directory: Path) -> None:
+        """Raises AssertionError, or Failed of pytest."""
+        if self.writes:
+            directory.mkdir()
+        try:
+            self.test(*([directory] if self.writes else []), *self.arguments)
+        except ExceptionGroup as group:  # of a nursery
+            failures, _ = group.split(AssertionError)
+            raise (failures or group).exceptions[0] from group
 
     def __str__(self) -> str:
         return f"`{self.test.__module__.replace('.', '/')}.py`: {self.test.__name__}"
@@ -73,5 +86,16 @@ UNIT_TESTS: Final = {
     ),
     "any_marker_is_taken": UnitTest(
         transactions.test_a_marker_of_an_older_producer_or_coordinator_is_refused
+    ),
+    "a_broker_that_leads_is_truncated": UnitTest(
+        follower_appends.test_step_that_waited_is_not_carried_out_by_a_leader, writes=True
+    ),
+    "lost_answers_end_proposals": UnitTest(
+        alter_partition_manager.test_request_that_failed_as_a_whole_is_made_again,
+        (ErrorCode.STALE_BROKER_EPOCH,),
+        writes=True,
+    ),
+    "followers_of_any_epoch": UnitTest(
+        fetch.test_response_to_an_old_epoch_names_the_leader_from_version_16_on
     ),
 }

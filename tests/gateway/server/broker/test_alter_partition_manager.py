@@ -130,7 +130,11 @@ def test_request_that_failed_as_a_whole_is_made_again(tmp_path: Path, error: int
     async def main() -> None:
         async with staged(tmp_path) as stage:
             await _settled()
+            assert stage.log.leader is not None
+            proposal = stage.log.leader.state
             stage.controllers.refuse(error)
+            await _settled()
+            assert stage.log.leader.state is proposal, "the controller may have taken it"
             await until_async(lambda: len(stage.controllers.asked) == 2)
             stage.controllers.agree()
             await _settled()
