@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
@@ -28,6 +29,7 @@ from kwire.spark.fleet import Condition, FleetError, Outcome, keep, register, ro
 from kwire.spark.fleet.place import Format, Place
 from kwire.spark.fleet.plan import Found, OnGap
 from kwire.spark.fleet.probe import ask
+from kwire.spark.fleet.tables import MERGES
 from kwire.spark.fleet.views import VIEWS
 from tests.documented import blocks
 from tests.interop.clients import missing
@@ -442,7 +444,12 @@ def test_gaps_are_told_or_repaired(spark: SparkSession, logs: Any, tmp_path: Pat
         assert not any(job.goes_on(back).values())
 
 
-def test_measurements_of_the_bench_read_every_record(spark: SparkSession, tmp_path: Path) -> None:
+def test_measurements_of_the_bench_read_every_record(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # By this chance a job compacts the tables with its first merge, that of the changes.
+    chance = SimpleNamespace(randrange=lambda _most: MERGES - 1)
+    monkeypatch.setattr("kwire.spark.fleet.tables.random", chance)
     log = spark_fleet.ChangingLog(tmp_path / "log", 250)
     given = {"log": str(log.directory), "partitions": 250, "end": log.end}
     with log_servers(log.directory) as [address]:

@@ -28,7 +28,7 @@ from kwire.spark.fleet.plan import (
     plan,
 )
 from kwire.spark.fleet.probe import ask
-from kwire.spark.fleet.tables import Tables
+from kwire.spark.fleet.tables import MERGES, Tables
 from kwire.spark.fleet.views import CLUSTER_ID, View
 
 if TYPE_CHECKING:
@@ -49,11 +49,14 @@ class Rounds:
         place: Place,
         views: Sequence[View],
         on_gap: OnGap,
+        merges: int = MERGES,
     ) -> None:
-        """Make the tables, unless they are there. Raises FleetError."""
+        """Make the tables, unless they are there. Each ``merges`` merges of a cluster its part is
+        compacted. Raises FleetError.
+        """
         self._spark, self._clusters, self._place = spark, clusters, place
         self._views, self._on_gap = views, on_gap
-        self._tables = Tables(spark, place)
+        self._tables = Tables(spark, place, merges)
         place.prepare(spark)
         place.make(spark)
         rows = spark.table(place.table(CLUSTERS)).collect()
