@@ -18,8 +18,9 @@ from tests.sim.brokers.unit_tests import UNIT_TESTS
 _SCHEDULES_MAX = 1000
 
 
-def test_every_bug_is_found() -> None:
+def test_every_bug_is_found_and_sixty_or_more_by_schedules() -> None:
     assert {*KILLS.known(), *UNIT_TESTS} == set(MUTANTS)
+    assert len(KILLS.known()) >= 60
 
 
 @pytest.mark.parametrize("name", KILLS.known())
