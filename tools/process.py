@@ -23,7 +23,11 @@ PATIENCE: Final = float(os.environ.get("KWIRE_PATIENCE", "1"))
 PATIENCE_S: Final = 60 * PATIENCE
 #: The weight of a thread is divided by 1.25 as often as this says.
 _NICE: Final = 5
-_GIVING, _GIVEN = threading.Lock(), set[int]()
+#: Lasting ports that a process claims at a time.
+_CLAIMED: Final = 50
+_GIVING = threading.Lock()
+_UNGIVEN: list[int] = []
+_CLAIMS: list[socket.socket] = []
 
 
 class ProcessError(Exception):
@@ -133,21 +137,38 @@ def lasting_ports(count: int) -> list[int]:
 
     They lie outside of the range from which Linux picks the near end of a connection: so no
     connection takes the port of a stopped server, and a client that repeatedly tries to connect
-    cannot connect to itself. No port is returned twice in the life of a process, because its server
-    may be stopped for a while.
+    cannot connect to itself. No port is returned twice, here or in another process while this one
+    lives, because its server may be stopped for a while, or not be started yet.
     """
-    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     found: list[int] = []
     with _GIVING:
-        for port in random.sample(range(10_000, low), low - 10_000):
+        while len(found) < count:
+            if not _UNGIVEN:
+                _UNGIVEN.extend(_claimed_ports())
+            port = _UNGIVEN.pop()
             with contextlib.suppress(OSError), socket.socket() as one:
                 one.bind(("127.0.0.1", port))
-                if port not in _GIVEN:
-                    _GIVEN.add(port)
-                    found.append(port)
-            if len(found) == count:
-                return found
-    raise ProcessError(f"there are no {count} ports free between 10000 and {low}")
+                found.append(port)
+    return found
+
+
+def _claimed_ports() -> range:
+    """Claim ports that no process has claimed. A claim is a Unix socket of an abstract name, which
+    ends with the process, and which other processes meet where they meet its ports: in one network
+    namespace. Raises ProcessError.
+    """
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    firsts = range(10_000, low - _CLAIMED + 1, _CLAIMED)
+    for first in random.sample(firsts, len(firsts)):
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0kwire lasting ports {first}")
+        except OSError:
+            claim.close()
+            continue
+        _CLAIMS.append(claim)
+        return range(first, first + _CLAIMED)
+    raise ProcessError(f"all ports between 10000 and {low} are claimed by processes that live")
 
 
 def accepts(host: str, port: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import sys
@@ -22,6 +23,11 @@ from tools.process import (
 
 _OBEDIENT = "import time; print('up', flush=True); time.sleep(600)"
 _STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + _OBEDIENT
+#: Prints lasting ports that would be the same in each process.
+_FIRST_PORTS = (
+    "import random, time; random.sample = lambda population, count: sorted(population);"
+    " from tools.process import lasting_ports; print(lasting_ports(3), flush=True); time.sleep(600)"
+)
 
 
 def child(program: str, tmp_path: Path) -> Process:
@@ -88,6 +94,22 @@ def test_a_lasting_port_is_given_out_once(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("random.sample", lambda population, count: sorted(population))
     ports = [port for _ in range(5) for port in lasting_ports(2)]
     assert len(set(ports)) == 10
+
+
+def test_processes_that_live_give_different_lasting_ports(tmp_path: Path) -> None:
+    """Servers of one of them may be down just now, or not be started yet."""
+    children = [
+        Process(f"child {name}", [sys.executable, "-c", _FIRST_PORTS], tmp_path / name)
+        for name in ("first", "second")
+    ]
+    try:
+        for one in children:
+            one.wait_until(lambda: all("]" in it.output_end() for it in children), PATIENCE_S)
+        ports = [port for one in children for port in json.loads(one.output_end())]
+    finally:
+        for one in children:
+            one.kill()
+    assert len(set(ports)) == 6
 
 
 def test_paused_child_prints_nothing_until_it_resumes_and_can_be_stopped(tmp_path: Path) -> None:
