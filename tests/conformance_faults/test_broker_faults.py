@@ -12,7 +12,7 @@ from kwire.conformance.catalog import families, find_rule
 from kwire.conformance.connection import open_plain
 from kwire.conformance.opening import open_session
 from kwire.conformance.outcome import Outcome, Result
-from kwire.conformance.runner import run_rule
+from kwire.conformance.runner import Options, run_rule, run_rules
 from kwire.conformance.session import Target
 from tests.conformance_faults.changes import Row
 from tests.conformance_faults.connection_faults import CONNECTION_FAULTS
@@ -98,6 +98,16 @@ def test_a_fault_is_found_by_its_rule(results: dict[str, tuple[Result, Result]],
     wanted = Outcome.TIMEOUT if fault.loses_responses else Outcome.FAIL
     assert wrong.outcome is wanted, f"{wrong.outcome}: {wrong.sentence}"
     assert wrong.sentence
+
+
+def test_transactions_do_not_apply_to_a_server_that_takes_no_records(server: str) -> None:
+    host, _, port = server.rpartition(":")
+    plain = open_plain(host, int(port))
+    session = open_session(Target(server, plain, plain), timeout_s=10)
+    rules = [rule for family in families() if family.name == "transactions" for rule in family]
+    report = run_rules(session, rules, Options(len(rules), destructive=True))
+    found = {one.rule.id: one.outcome for one in report.results}
+    assert found == dict.fromkeys((rule.id for rule in rules), Outcome.NOT_APPLICABLE)
 
 
 def test_every_rule_has_a_fault() -> None:

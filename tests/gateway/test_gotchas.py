@@ -105,7 +105,7 @@ def header_and_version_0() -> None:
     answer = ApiVersionsResponse.decode(unsupported_version_response().encode(0), 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(key.min_version, key.max_version) for key in answer.api_keys if key.api_key == 18] == [
-        (0, 4)
+        (0, 5)
     ]
 
 

@@ -76,7 +76,8 @@ def subjects(directory: Path) -> list[Subject]:
     return [
         Subject("kafka-broker", "Kafka, broker", release, _kafka_broker),
         Subject("kafka-controller", "Kafka, controller", release, _kafka_controller),
-        Subject("kwire-broker", "kwire, node of its own quorum", own, _kwire_broker),
+        Subject("kwire-broker", "kwire, broker", own, _kwire_broker),
+        Subject("kwire-quorum", "kwire, node of a quorum without brokers", own, _kwire_quorum),
         Subject("kwire-controller", "kwire, its controller listener", own, _kwire_controller),
         Subject("kwire-observer", "kwire, observer of Kafka's quorum", own, _kwire_observer),
         Subject("kwire-log", "kwire, log directory", own, _kwire_log),
@@ -110,6 +111,10 @@ def _kwire(*arguments: str, listener: str = "PLAINTEXT") -> Iterator[Started]:
 
 
 def _kwire_broker() -> contextlib.AbstractContextManager[Started]:
+    return _kwire("--data-dir", "{data}")
+
+
+def _kwire_quorum() -> contextlib.AbstractContextManager[Started]:
     return _kwire("--process-roles", "controller", "--data-dir", "{data}")
 
 

@@ -1,9 +1,9 @@
 """ApiVersions (key 18): returns the served APIs with their versions, and the features.
 
 It is the first request of most connections, so its lists are made once for the same features and
-APIs. Version 5, in which a client names the cluster and node that it expects (KIP-1242), is not
-served, as in Kafka 4.3: a client that begins with it gets UNSUPPORTED_VERSION and retries with
-version 4.
+APIs. From version 5 on a client that knows the cluster and the node that it connects to names them,
+and a broker that is another one has it bootstrap again (KIP-1242). Source: ``KafkaApis``,
+``ApiVersionsRequest.isValid``.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from kwire.messages.api_versions_request import ApiVersionsRequest
 
 API_KEY: Final = ApiKey.API_VERSIONS
-VERSIONS: Final = range(5)
+VERSIONS: Final = range(6)
 
+#: ``ApiVersionsRequest.NodeId`` of a client that does not know which node it connects to.
+_NO_NODE: Final = -1
 # The pattern of a client's software name and version (KIP-511, ApiVersionsRequest.isValid).
 # librdkafka falls back to version 0 if it is refused.
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -57,10 +59,16 @@ OWN_FEATURES: Final = tuple(Feature(name, low, high) for name, (low, high) in SU
 
 def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
     """Return the APIs and features; INVALID_REQUEST for a software name or version that KIP-511
-    does not allow.
+    does not allow, and for a cluster without a node or the reverse; REBOOTSTRAP_REQUIRED for those
+    of another broker.
     """
     if context.version >= 3 and not _is_well_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if request.cluster_id is not None or request.node_id != _NO_NODE:
+        if request.cluster_id is None or request.node_id == _NO_NODE:
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if _is_misrouted(request.cluster_id, request.node_id, context):
+            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     understood, quorum = context.version >= 4, context.gateway.quorum
     if quorum is None:
         return _cached_response(understood)
@@ -77,6 +85,16 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
         finalized_features=finalized,
         finalized_features_epoch=image.next_offset - 1,
     )
+
+
+def _is_misrouted(cluster_id: str, node_id: int, context: Context) -> bool:
+    """Whether the client expects another cluster or node. As in Kafka, controllers do not look, and
+    brokers not before the client has authenticated. A cluster whose id is not known yet is no other.
+    """
+    if context.apis is not None or (context.sasl is not None and not context.sasl.is_open):
+        return False
+    known = context.gateway.partition.cluster_id
+    return node_id != context.gateway.node_id or bool(known and known != cluster_id)
 
 
 def unsupported_version_response(apis: Mapping[int, Handler] | None = None) -> ApiVersionsResponse:

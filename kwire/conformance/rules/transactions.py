@@ -153,6 +153,14 @@ def _expect_coordinator(probe: Probe, code: int) -> None:
         probe.not_applicable("the client may not use transactional ids")
 
 
+def _new_producer(probe: Probe) -> _Producer:
+    """Return a producer of a new transactional id. Ends the check as not applicable if the server
+    takes no records: it coordinates no transactions, however long a client asks.
+    """
+    own_partition(probe)
+    return _Producer(probe, probe.session.new_name())
+
+
 def _begun(probe: Probe) -> tuple[_Producer, Partition, int]:
     """Return a producer with an open transaction of one record, its partition and offset."""
     where = own_partition(probe)
@@ -221,7 +229,7 @@ def fenced(probe: Probe) -> None:
     """A second InitProducerId of the same transactional id raises the epoch; the first producer
     can end nothing any more.
     """
-    first = _Producer(probe, probe.session.new_name())
+    first = _new_producer(probe)
     second = _Producer(probe, first.name)
     probe.expect(
         (second.producer_id, second.epoch) == (first.producer_id, first.epoch + 1),
@@ -234,7 +242,7 @@ def fenced(probe: Probe) -> None:
 @FAMILY.rule("end-without-begin", source="TransactionCoordinator", section="INVALID_TXN_STATE")
 def end_without_begin(probe: Probe) -> None:
     """EndTxn without a transaction has error INVALID_TXN_STATE."""
-    producer = _Producer(probe, probe.session.new_name())
+    producer = _new_producer(probe)
     probe.expect_error(producer.end(commit=True), ErrorCode.INVALID_TXN_STATE)
 
 
@@ -245,7 +253,7 @@ def end_without_begin(probe: Probe) -> None:
 )
 def unknown_transactional_id(probe: Probe) -> None:
     """EndTxn of a transactional id that no producer has has error INVALID_PRODUCER_ID_MAPPING."""
-    _Producer(probe, probe.session.new_name())
+    _new_producer(probe)
     request = EndTxnRequest(transactional_id=NO_NAME, producer_id=1, committed=True)
     version = probe.newest(ApiKey.END_TXN, at_most=4)
     code = _settled(probe, lambda: probe.call(request, version)).error_code

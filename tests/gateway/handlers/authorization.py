@@ -88,6 +88,11 @@ _SALT: Final = {
     "salted_password": b"x" * 32,
 }
 
+_STATE: Final = {
+    "group_id": GROUP,
+    "topics": [{"topic_id": METADATA_TOPIC_ID, "partitions": [{"partition": 0}]}],
+}
+
 #: On listeners for clients; keys that are on both kinds hold for both.
 CLIENTS: Final = (
     Row(1, topic("READ", name=LOG), {"replica_id": -1, "topics": [_OF_LOG]}, TOPIC_FAILED),
@@ -242,6 +247,7 @@ CLIENTS: Final = (
     ),
     Row(80, cluster("ALTER")),
     Row(81, cluster("ALTER")),
+    *(Row(key, cluster("CLUSTER_ACTION"), _STATE) for key in (83, 84, 85, 86, 87)),
 )
 
 #: On listeners for controllers only, or there otherwise than for clients.
@@ -283,5 +289,5 @@ REFUSED_TO_ALL: Final = {
     26: "EndTxn: no client writes here",
     28: "TxnOffsetCommit: no client writes here",
     **dict.fromkeys((76, 77, 78, 79, 90, 91, 92), "there are no share groups"),
-    **dict.fromkeys((88, 89), "there are no streams groups"),
+    **dict.fromkeys((88, 89, 93), "there are no streams groups"),
 }

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from gateway.handlers.apis import api_versions
 from gateway.handlers.apis.api_versions import Feature, make_response, unsupported_version_response
 from gateway.handlers.table import controller_handlers, handlers
+from gateway.security.sasl_session import SaslSession
 from kwire.messages.api_versions_request import ApiVersionsRequest
 from kwire.protocol import ErrorCode
-from tests.gateway.handlers.world import MemoryQuorum, World, over_the_wire
+from tests.gateway.handlers.world import (
+    CLUSTER_ID,
+    NODE,
+    MemoryPartition,
+    MemoryQuorum,
+    World,
+    over_the_wire,
+)
 
 CLIENT: dict[str, Any] = {
     "client_software_name": "kwire-test",
@@ -46,11 +55,67 @@ def test_a_software_name_inside_the_pattern_is_accepted(name: str) -> None:
     assert World().ask(api_versions, 4, **(CLIENT | {"client_software_name": name})).error_code == 0
 
 
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (None, -1, ErrorCode.NONE),
+        (CLUSTER_ID, NODE, ErrorCode.NONE),
+        ("other", NODE, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("", NODE, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (CLUSTER_ID, 99, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (CLUSTER_ID, -2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (CLUSTER_ID, -1, ErrorCode.INVALID_REQUEST),
+        ("other", -1, ErrorCode.INVALID_REQUEST),
+        (None, NODE, ErrorCode.INVALID_REQUEST),
+        (None, 99, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_client_that_expects_another_broker_is_told_as_by_kafka(
+    cluster_id: str | None, node_id: int, error: ErrorCode
+) -> None:
+    expected = {"cluster_id": cluster_id, "node_id": node_id}
+    answer = World().ask(api_versions, 5, **CLIENT, **expected)
+    assert (answer.error_code, bool(answer.api_keys)) == (error, not error)
+
+
+def test_client_that_expects_a_node_of_an_unknown_cluster_is_told_of_the_node_alone() -> None:
+    world = World(partition=MemoryPartition(cluster_id=""))
+    errors = [
+        world.ask(api_versions, 5, **CLIENT, cluster_id="any", node_id=node_id).error_code
+        for node_id in (NODE, 99)
+    ]
+    assert errors == [ErrorCode.NONE, ErrorCode.REBOOTSTRAP_REQUIRED]
+
+
+@pytest.mark.parametrize(
+    ("node_id", "error"), [(99, ErrorCode.NONE), (-1, ErrorCode.INVALID_REQUEST)]
+)
+def test_controller_looks_whether_ids_come_together_and_not_which(
+    node_id: int, error: ErrorCode
+) -> None:
+    context = World(quorum=MemoryQuorum(), raft=Node()).context(5, "CONTROLLER")
+    context.apis = controller_handlers()
+    request = ApiVersionsRequest(**CLIENT, cluster_id="other", node_id=node_id)
+    assert over_the_wire(api_versions.handle(request, context), 5).error_code == error
+
+
+@pytest.mark.parametrize(
+    ("is_open", "error"), [(False, ErrorCode.NONE), (True, ErrorCode.REBOOTSTRAP_REQUIRED)]
+)
+def test_expected_node_is_looked_at_once_the_client_has_authenticated(
+    is_open: bool, error: ErrorCode
+) -> None:
+    context = World().context(5)
+    context.sasl = cast(SaslSession, SimpleNamespace(is_open=is_open))
+    request = ApiVersionsRequest(**CLIENT, cluster_id="other", node_id=99)
+    assert over_the_wire(api_versions.handle(request, context), 5).error_code == error
+
+
 def test_unsupported_version_is_answered_in_version_0_with_the_table() -> None:
     answer = over_the_wire(unsupported_version_response(), 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert ranges(answer)[18] == (0, 4)
-    assert 5 not in handlers()[18].versions
+    assert ranges(answer)[18] == (0, 5)
+    assert 6 not in handlers()[18].versions
     assert ranges(answer).keys() == handlers().keys()
 
 
