@@ -114,7 +114,7 @@ class _State(NamedTuple):
     response: Any
     topic: Any
     partition: Any
-    #: What Kafka says that it cannot do, in the message of each partition.
+    #: The act that Kafka says it is unable to do, in the message of each partition.
     cannot: str
 
 

@@ -89,7 +89,8 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
 
 def _is_misrouted(cluster_id: str, node_id: int, context: Context) -> bool:
     """Whether the client expects another cluster or node. As in Kafka, controllers do not look, and
-    brokers not before the client has authenticated. A cluster whose id is not known yet is no other.
+    brokers not before the client has authenticated. A cluster whose id is not known yet is no
+    other one.
     """
     if context.apis is not None or (context.sasl is not None and not context.sasl.is_open):
         return False

@@ -73,7 +73,7 @@ def test_a_software_name_inside_the_pattern_is_accepted(name: str) -> None:
 def test_client_that_expects_another_broker_is_told_as_by_kafka(
     cluster_id: str | None, node_id: int, error: ErrorCode
 ) -> None:
-    expected = {"cluster_id": cluster_id, "node_id": node_id}
+    expected: dict[str, Any] = {"cluster_id": cluster_id, "node_id": node_id}
     answer = World().ask(api_versions, 5, **CLIENT, **expected)
     assert (answer.error_code, bool(answer.api_keys)) == (error, not error)
 
