@@ -91,6 +91,10 @@ def _is_known(request: Any) -> bool:
     return bool(request.mechanism != "NO-SUCH")
 
 
+def _expects_a_broker(request: Any) -> bool:
+    return request.cluster_id is not None
+
+
 def _drop_api(answer: Any, request: Any) -> None:
     answer.api_keys = list(answer.api_keys)[1:]
 
@@ -125,6 +129,10 @@ CONNECTION_FAULTS: Final[list[Row]] = [
         ("software names with blanks", "api-versions.software-name-with-blank", no_error(42)),
         ("no software names with letters", "api-versions.software-name-with-letters",
          top_error(42)),
+        ("no client is where it should be", "api-versions.expected-broker",
+         when(_expects_a_broker, top_error(129))),
+        ("other nodes than expected", "api-versions.other-broker", no_error(129)),
+        ("clusters without a node", "api-versions.cluster-without-node", no_error(42)),
         ("features upside down", "api-versions.features-are-ranges", _supports(5, 2)),
         ("features from 0 in version 3", "api-versions.supported-features-from-one",
          _supports(0, 2)),

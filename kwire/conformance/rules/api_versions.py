@@ -1,13 +1,14 @@
-"""Rules of ApiVersions (KIP-35, KIP-511, KIP-584)."""
+"""Rules of ApiVersions (KIP-35, KIP-511, KIP-584, KIP-1242)."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from kwire.conformance.connection import PeerClosed
+from kwire.conformance.fixtures import metadata, needs_one_broker
 from kwire.conformance.probe import Probe
-from kwire.conformance.requests import small_request
-from kwire.conformance.rule import SINCE_EVER, Family, Level
+from kwire.conformance.requests import NO_NAME, NO_NODE, small_request
+from kwire.conformance.rule import BROKER, SINCE_EVER, Family, Level
 from kwire.errors import DecodeError
 from kwire.header import encode_request_header, request_header_version
 from kwire.messages.api_versions_request import ApiVersionsRequest
@@ -255,6 +256,61 @@ def software_name_with_letters(probe: Probe) -> None:
     """A software name of letters, digits, dashes and points is accepted."""
     answer = _ask(probe, probe.need(_KEY, 3, 4), "apache-kafka-java.2", "4.3.1-rc0")
     probe.expect_error(answer.error_code, ErrorCode.NONE)
+
+
+def _expecting(probe: Probe, cluster_id: str | None, node_id: int) -> int:
+    """Ask as a client that expects this cluster and node. Return the error code."""
+    request = ApiVersionsRequest(
+        client_software_name="kwire-conform", client_software_version="1",
+        cluster_id=cluster_id, node_id=node_id,
+    )  # fmt: skip
+    code: int = probe.call(request, probe.need(_KEY, 5)).error_code
+    return code
+
+
+@FAMILY.rule(
+    "expected-broker", source="KafkaApis", section="ApiVersions", since="4.4", roles=BROKER
+)
+def expected_broker(probe: Probe) -> None:
+    """A client that names the cluster and the node of the broker is answered like any other."""
+    probe.need(_KEY, 5)
+    needs_one_broker(probe)
+    found = metadata(probe, [])
+    [broker] = found.brokers
+    probe.expect_error(_expecting(probe, found.cluster_id, broker.node_id), ErrorCode.NONE)
+
+
+@FAMILY.rule(
+    "other-broker", source="KafkaApis", section="REBOOTSTRAP_REQUIRED", since="4.4", roles=BROKER
+)
+def other_broker(probe: Probe) -> None:
+    """A client that expects another node, or a broker of another cluster, has to bootstrap again
+    (KIP-1242).
+    """
+    probe.need(_KEY, 5)
+    found = metadata(probe, [])
+    for cluster_id, node_id in (
+        (found.cluster_id, NO_NODE),
+        (NO_NAME, found.brokers[0].node_id),
+    ):
+        probe.expect_error(
+            _expecting(probe, cluster_id, node_id),
+            ErrorCode.REBOOTSTRAP_REQUIRED,
+            where=f"node {node_id} of cluster {cluster_id}",
+        )
+
+
+@FAMILY.rule(
+    "cluster-without-node",
+    source="ApiVersionsRequest.isValid",
+    section="INVALID_REQUEST",
+    since="4.4",
+)
+def cluster_without_node(probe: Probe) -> None:
+    """A client that names a cluster and no node, or a node and no cluster, has INVALID_REQUEST."""
+    for cluster_id, node_id in ((NO_NAME, -1), (None, NO_NODE)):
+        code = _expecting(probe, cluster_id, node_id)
+        probe.expect_error(code, ErrorCode.INVALID_REQUEST)
 
 
 @FAMILY.rule("header-without-tags", source="KIP-511", section="ApiVersions Response Header")
