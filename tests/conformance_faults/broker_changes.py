@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from kwire.frame import frame
@@ -65,16 +65,6 @@ def every(**values: Any) -> Change:
                     setattr(one, name, value(getattr(one, name)) if callable(value) else value)
 
     return change
-
-
-def when(condition: Callable[[Any], Any], change: Change) -> Change:
-    """Change only the answers to requests of this kind."""
-
-    def changed(answer: Any, request: Any) -> None:
-        if condition(request):
-            change(answer, request)
-
-    return changed
 
 
 class Slow(Fault):

@@ -42,7 +42,7 @@ def each(**values: Any) -> Change:
     return change
 
 
-def when(condition: Callable[[Any], bool], change: Change) -> Change:
+def when(condition: Callable[[Any], Any], change: Change) -> Change:
     """Change only the answers to requests of this kind."""
 
     def changed(answer: Any, request: Any) -> None:
@@ -53,7 +53,9 @@ def when(condition: Callable[[Any], bool], change: Change) -> Change:
 
 
 def names_a_cluster(request: Any) -> bool:
-    """Not the Fetch by which the rules find the leader, which names no cluster."""
+    """Not the Fetch by which the rules find the leader, which names no cluster, and not the
+    ApiVersions of a client that expects no broker.
+    """
     return request.cluster_id is not None
 
 

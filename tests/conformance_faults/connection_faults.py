@@ -9,8 +9,8 @@ from kwire.header import decode_request_header, peek
 from kwire.messages.api_versions_response import FinalizedFeatureKey, SupportedFeatureKey
 from kwire.protocol import ApiKey
 from kwire.registry import request_type
-from tests.conformance_faults.broker_changes import every, no_error, top_error, when
-from tests.conformance_faults.changes import Change, Row, faults_of
+from tests.conformance_faults.broker_changes import every, no_error, top_error
+from tests.conformance_faults.changes import Change, Row, faults_of, names_a_cluster, when
 from tests.conformance_faults.faults import DifferentEachTime, HiddenClose, Lost
 from tests.conformance_faults.proxy import Changed, Fault
 
@@ -91,10 +91,6 @@ def _is_known(request: Any) -> bool:
     return bool(request.mechanism != "NO-SUCH")
 
 
-def _expects_a_broker(request: Any) -> bool:
-    return request.cluster_id is not None
-
-
 def _drop_api(answer: Any, request: Any) -> None:
     answer.api_keys = list(answer.api_keys)[1:]
 
@@ -130,7 +126,7 @@ CONNECTION_FAULTS: Final[list[Row]] = [
         ("no software names with letters", "api-versions.software-name-with-letters",
          top_error(42)),
         ("no client is where it should be", "api-versions.expected-broker",
-         when(_expects_a_broker, top_error(129))),
+         when(names_a_cluster, top_error(129))),
         ("other nodes than expected", "api-versions.other-broker", no_error(129)),
         ("clusters without a node", "api-versions.cluster-without-node", no_error(42)),
         ("features upside down", "api-versions.features-are-ranges", _supports(5, 2)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kwire.protocol import ApiKey
-from tests.conformance_faults.broker_changes import every, no_error, when
-from tests.conformance_faults.changes import Row, faults_of
+from tests.conformance_faults.broker_changes import every, no_error
+from tests.conformance_faults.changes import Row, faults_of, when
 
 
 def _rejoins(request: Any) -> bool:

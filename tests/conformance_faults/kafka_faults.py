@@ -9,8 +9,8 @@ from kwire.header import decode_request_header, peek
 from kwire.messages.fetch_response import AbortedTransaction, FetchableTopicResponse, PartitionData
 from kwire.protocol import ApiKey
 from kwire.registry import request_type
-from tests.conformance_faults.broker_changes import error, every, no_error, top_error, when
-from tests.conformance_faults.changes import Row, faults_of
+from tests.conformance_faults.broker_changes import error, every, no_error, top_error
+from tests.conformance_faults.changes import Row, faults_of, when
 from tests.conformance_faults.proxy import Changed, Fault
 
 _PRODUCE: Final = ApiKey.PRODUCE

@@ -8,8 +8,8 @@ from kwire.messages.fetch_response import AbortedTransaction, EpochEndOffset, Le
 from kwire.messages.metadata_response import MetadataResponseTopic
 from kwire.protocol import ApiKey
 from kwire.uuid import ZERO_UUID, Uuid
-from tests.conformance_faults.broker_changes import Slow, every, no_error, top_error, when
-from tests.conformance_faults.changes import Row, faults_of
+from tests.conformance_faults.broker_changes import Slow, every, no_error, top_error
+from tests.conformance_faults.changes import Row, faults_of, when
 from tests.conformance_faults.proxy import Changed
 
 _METADATA: Final = ApiKey.METADATA

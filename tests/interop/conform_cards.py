@@ -52,11 +52,11 @@ def report_of(
     return run_rules(session, rules, Options(workers, destructive, allowed or {}))
 
 
-def check(report: Report, version: str, least: int) -> None:
-    """Fail unless Kafka of this release kept every rule, ``least`` of them without a deviation."""
+def check(report: Report, server: str, least: int) -> None:
+    """Fail unless ``server`` kept every rule, ``least`` of them without a deviation."""
     counts = report.counts()
     FIGURES.append(
-        f"conform, Kafka {version} {'/'.join(sorted(role.value for role in report.roles))}: "
+        f"conform, {server} {'/'.join(sorted(role.value for role in report.roles))}: "
         f"{counts[Outcome.PASS]} rules kept, {counts[Outcome.DEVIATION]} deviations, "
         f"{report.duration_s:.1f} s"
     )
@@ -68,4 +68,4 @@ def check(report: Report, version: str, least: int) -> None:
     assert broken == [], "\n".join(broken)
     assert report.remarks == []
     assert counts[Outcome.PASS] >= least
-    note(f"the card of Kafka {version}", report.duration_s, usual_s=20)
+    note(f"the card of {server}", report.duration_s, usual_s=20)

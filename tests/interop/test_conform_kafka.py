@@ -35,13 +35,14 @@ from tools.kafka import Cluster, kafka
 from tools.kafka_security import properties_text, secured
 
 _VERSION = "4.3.1"
+_KAFKA = f"Kafka {_VERSION}"
 #: The families of the KRaft proposals.
 _KRAFT = (
     *("alter-partition", "broker-heartbeat", "describe-quorum", "forwarding", "metadata-records"),
     *("quorum-epochs", "raft", "registration", "replica-fetch", "snapshots", "voters", "vote"),
 )
 
-_OF_OBSERVERS = {"api-versions.no-removed-versions": "ListOffsets 0 serves old clients"}
+_OF_KWIRE = {"api-versions.no-removed-versions": "ListOffsets 0 serves old clients"}
 
 
 @pytest.fixture(scope="module")
@@ -73,40 +74,47 @@ def secured_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
 def test_a_broker_keeps_every_rule(cluster: Cluster) -> None:
     report = report_of(cluster.bootstrap)
     assert report.roles == {Role.BROKER}
-    check(report, _VERSION, least=1000)
+    check(report, _KAFKA, least=1000)
 
 
 def test_a_controller_keeps_every_rule(cluster: Cluster) -> None:
     report = report_of(cluster.controllers)
     assert report.roles == {Role.CONTROLLER}
-    check(report, _VERSION, least=520)
+    check(report, _KAFKA, least=520)
 
 
 def test_an_observer_of_a_quorum_of_kafka_keeps_every_rule(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     with gateway(*observing(cluster, tmp_path / "data")) as observer:
-        report = report_of(observer.bootstrap, allowed=_OF_OBSERVERS)
+        report = report_of(observer.bootstrap, allowed=_OF_KWIRE)
     assert report.roles == {Role.BROKER}
-    check(report, _VERSION, least=860)
+    check(report, "kwire over Kafka", least=860)
+
+
+def test_a_broker_of_kwire_keeps_every_rule(tmp_path: Path) -> None:
+    with gateway("--data-dir", str(tmp_path / "data")) as own:
+        report = report_of(own.bootstrap, destructive=True, allowed=_OF_KWIRE)
+    assert report.roles == {Role.BROKER}
+    check(report, "kwire", least=1180)
 
 
 def test_a_broker_keeps_the_rules_of_transactions(cluster: Cluster) -> None:
-    check(report_of(cluster.bootstrap, "transactions", destructive=True), _VERSION, least=9)
+    check(report_of(cluster.bootstrap, "transactions", destructive=True), _KAFKA, least=9)
 
 
 def test_a_controller_keeps_the_rules_that_end_epochs_and_register_brokers(
     cluster: Cluster,
 ) -> None:
-    check(report_of(cluster.controllers, *_KRAFT, destructive=True), _VERSION, least=195)
+    check(report_of(cluster.controllers, *_KRAFT, destructive=True), _KAFKA, least=195)
     assert cluster.wait_for_leader(timeout_s=PATIENCE_S).node_id == cluster.nodes[0].node_id
-    check(report_of(cluster.bootstrap, "describe-quorum", "topics"), _VERSION, least=36)
+    check(report_of(cluster.bootstrap, "describe-quorum", "topics"), _KAFKA, least=36)
 
 
 def test_a_broker_with_an_authorizer_keeps_the_rules_of_acls(
     secured_cluster: tuple[Cluster, Path],
 ) -> None:
-    check(report_of(secured_cluster[0].bootstrap, "acls", "topics", "configs"), _VERSION, least=45)
+    check(report_of(secured_cluster[0].bootstrap, "acls", "topics", "configs"), _KAFKA, least=45)
 
 
 def test_a_controller_with_tls_and_scram_keeps_every_rule(

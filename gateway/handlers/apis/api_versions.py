@@ -62,13 +62,10 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
     does not allow, and for a cluster without a node or the reverse; REBOOTSTRAP_REQUIRED for those
     of another broker.
     """
-    if context.version >= 3 and not _is_well_named(request):
+    if context.version >= 3 and not _is_valid(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if request.cluster_id is not None or request.node_id != _NO_NODE:
-        if request.cluster_id is None or request.node_id == _NO_NODE:
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        if _is_misrouted(request.cluster_id, request.node_id, context):
-            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    if request.cluster_id is not None and _is_misrouted(request, context):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     understood, quorum = context.version >= 4, context.gateway.quorum
     if quorum is None:
         return _cached_response(understood)
@@ -87,7 +84,7 @@ def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse
     )
 
 
-def _is_misrouted(cluster_id: str, node_id: int, context: Context) -> bool:
+def _is_misrouted(request: ApiVersionsRequest, context: Context) -> bool:
     """Whether the client expects another cluster or node. As in Kafka, controllers do not look, and
     brokers not before the client has authenticated. A cluster whose id is not known yet is no
     other one.
@@ -95,7 +92,7 @@ def _is_misrouted(cluster_id: str, node_id: int, context: Context) -> bool:
     if context.apis is not None or (context.sasl is not None and not context.sasl.is_open):
         return False
     known = context.gateway.partition.cluster_id
-    return node_id != context.gateway.node_id or bool(known and known != cluster_id)
+    return request.node_id != context.gateway.node_id or known not in ("", request.cluster_id)
 
 
 def unsupported_version_response(apis: Mapping[int, Handler] | None = None) -> ApiVersionsResponse:
@@ -144,8 +141,8 @@ def _feature_lists(
     return supported, finalized
 
 
-def _is_well_named(request: ApiVersionsRequest) -> bool:
-    return all(
+def _is_valid(request: ApiVersionsRequest) -> bool:
+    return (request.cluster_id is None) is (request.node_id == _NO_NODE) and all(
         _SOFTWARE.fullmatch(text)
         for text in (request.client_software_name, request.client_software_version)
     )

@@ -20,10 +20,14 @@ _KEY: Final = ApiKey.API_VERSIONS
 FAMILY: Final = Family("api-versions", "ApiVersions", apis=(_KEY,), since="2.4")
 
 
-def _ask(probe: Probe, version: int, name: str = "kwire-conform", number: str = "1") -> Any:
+def _ask(
+    probe: Probe, version: int, name: str = "kwire-conform", number: str = "1", **expected: Any
+) -> Any:
+    """``expected``: the cluster and node that a client names from version 5 on."""
     request = ApiVersionsRequest(
         client_software_name=name if version >= 3 else "",
         client_software_version=number if version >= 3 else "",
+        **expected,
     )
     return probe.call(request, version)
 
@@ -258,26 +262,17 @@ def software_name_with_letters(probe: Probe) -> None:
     probe.expect_error(answer.error_code, ErrorCode.NONE)
 
 
-def _expecting(probe: Probe, cluster_id: str | None, node_id: int) -> int:
-    """Ask as a client that expects this cluster and node. Return the error code."""
-    request = ApiVersionsRequest(
-        client_software_name="kwire-conform", client_software_version="1",
-        cluster_id=cluster_id, node_id=node_id,
-    )  # fmt: skip
-    code: int = probe.call(request, probe.need(_KEY, 5)).error_code
-    return code
-
-
 @FAMILY.rule(
     "expected-broker", source="KafkaApis", section="ApiVersions", since="4.4", roles=BROKER
 )
 def expected_broker(probe: Probe) -> None:
     """A client that names the cluster and the node of the broker is answered like any other."""
-    probe.need(_KEY, 5)
+    version = probe.need(_KEY, 5)
     needs_one_broker(probe)
     found = metadata(probe, [])
     [broker] = found.brokers
-    probe.expect_error(_expecting(probe, found.cluster_id, broker.node_id), ErrorCode.NONE)
+    answer = _ask(probe, version, cluster_id=found.cluster_id, node_id=broker.node_id)
+    probe.expect_error(answer.error_code, ErrorCode.NONE)
 
 
 @FAMILY.rule(
@@ -287,14 +282,15 @@ def other_broker(probe: Probe) -> None:
     """A client that expects another node, or a broker of another cluster, has to bootstrap again
     (KIP-1242).
     """
-    probe.need(_KEY, 5)
+    version = probe.need(_KEY, 5)
     found = metadata(probe, [])
     for cluster_id, node_id in (
         (found.cluster_id, NO_NODE),
         (NO_NAME, found.brokers[0].node_id),
     ):
+        answer = _ask(probe, version, cluster_id=cluster_id, node_id=node_id)
         probe.expect_error(
-            _expecting(probe, cluster_id, node_id),
+            answer.error_code,
             ErrorCode.REBOOTSTRAP_REQUIRED,
             where=f"node {node_id} of cluster {cluster_id}",
         )
@@ -308,9 +304,10 @@ def other_broker(probe: Probe) -> None:
 )
 def cluster_without_node(probe: Probe) -> None:
     """A client that names a cluster and no node, or a node and no cluster, has INVALID_REQUEST."""
+    version = probe.need(_KEY, 5)
     for cluster_id, node_id in ((NO_NAME, -1), (None, NO_NODE)):
-        code = _expecting(probe, cluster_id, node_id)
-        probe.expect_error(code, ErrorCode.INVALID_REQUEST)
+        answer = _ask(probe, version, cluster_id=cluster_id, node_id=node_id)
+        probe.expect_error(answer.error_code, ErrorCode.INVALID_REQUEST)
 
 
 @FAMILY.rule("header-without-tags", source="KIP-511", section="ApiVersions Response Header")

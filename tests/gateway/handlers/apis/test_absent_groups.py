@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, Final
 
 import pytest
 
 from gateway.handlers.apis.absent_groups import HANDLERS
-from kwire.protocol import ErrorCode
+from gateway.ports.streamed import Streamed
+from kwire.messages.read_share_group_state_request import (
+    PartitionData,
+    ReadShareGroupStateRequest,
+    ReadStateData,
+)
+from kwire.protocol import ApiKey, ErrorCode
 from kwire.registry import response_type
-from tests.gateway.handlers.world import Rules, World
+from tests.gateway.handlers.world import Rules, World, over_the_wire
 
-#: The bodies that brokers of Kafka 4.3.1 and 4.4.0 answered while share.version and streams.version
-#: were 0, by API and version.
+#: The bodies that a broker of Kafka answered while share.version and streams.version were 0, by API
+#: and version: 4.4.0 to requests for the state of a share group and to those that 4.3.1 does not
+#: have, 4.3.1 to all others.
 _OF_KAFKA: Final = {
     ("share_group_heartbeat", 1): "00000000002300000000000000000000ff00",
     ("share_group_describe", 1): (
@@ -171,7 +179,28 @@ def test_state_of_a_share_group_is_refused_to_clients_in_every_partition(name: s
     assert _state(name, world, _TOPIC, _TOPIC, group_id="") == [(_TOPIC_ID, refused)] * 2
 
 
-def test_long_refusal_of_a_share_group_is_streamed() -> None:
+def test_refusal_of_many_partitions_of_a_share_group_names_each() -> None:
     many = {"topic_id": _TOPIC_ID, "partitions": [{"partition": index} for index in range(2000)]}
     refused = [(index, ErrorCode.NOT_COORDINATOR) for index in range(2000)]
     assert _state("read_share_group_state", World(), many) == [(_TOPIC_ID, refused)]
+
+
+def test_long_refusal_of_a_share_group_is_made_in_slices_and_streamed() -> None:
+    topics = [
+        ReadStateData(topic_id=index.to_bytes(16, "big"), partitions=[PartitionData(partition=7)])
+        for index in range(2000)
+    ]
+    handler = next(one for one in HANDLERS if one.api_key == ApiKey.READ_SHARE_GROUP_STATE)
+    work = handler.handle(
+        ReadShareGroupStateRequest(group_id="g", topics=topics), World().context(0)
+    )
+    assert isinstance(work, Generator)
+    slices = 0
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(work)
+            slices += 1
+    assert slices == 2000 and isinstance(end.value.value, Streamed)
+    answer = over_the_wire(end.value.value, 0)
+    errors = [one.partitions[0].error_code for one in answer.results]
+    assert errors == [ErrorCode.NOT_COORDINATOR] * 2000
