@@ -47,7 +47,7 @@ def a_refusal_names_no_versions() -> Context:
 @mutant("api-versions.software-name-with-blank")
 def software_names_are_not_checked() -> Context:
     """ApiVersions takes any software name."""
-    return patched(api_versions, _is_well_named=lambda request: True)
+    return patched(api_versions, _is_valid=lambda request: True)
 
 
 @mutant("api-versions.supported-features-from-one")

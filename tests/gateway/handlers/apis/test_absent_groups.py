@@ -16,6 +16,7 @@ from kwire.messages.read_share_group_state_request import (
 )
 from kwire.protocol import ApiKey, ErrorCode
 from kwire.registry import response_type
+from kwire.uuid import Uuid
 from tests.gateway.handlers.world import Rules, World, over_the_wire
 
 #: The bodies that a broker of Kafka answered while share.version and streams.version were 0, by API
@@ -187,7 +188,9 @@ def test_refusal_of_many_partitions_of_a_share_group_names_each() -> None:
 
 def test_long_refusal_of_a_share_group_is_made_in_slices_and_streamed() -> None:
     topics = [
-        ReadStateData(topic_id=index.to_bytes(16, "big"), partitions=[PartitionData(partition=7)])
+        ReadStateData(
+            topic_id=Uuid(index.to_bytes(16, "big")), partitions=[PartitionData(partition=7)]
+        )
         for index in range(2000)
     ]
     handler = next(one for one in HANDLERS if one.api_key == ApiKey.READ_SHARE_GROUP_STATE)

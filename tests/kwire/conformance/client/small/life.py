@@ -28,6 +28,7 @@ class Life:
         self._fault = fault
         self._stopping = threading.Event()
         self._sockets: set[socket.socket] = set()
+        self._is_cut = False
 
     def has(self, *words: str) -> bool:
         """Whether the client has one of these faults."""
@@ -51,10 +52,14 @@ class Life:
         """A connection that :meth:`cut` closes. Raises OSError."""
         made = socket.create_connection(address, timeout=20)
         self._sockets.add(made)
+        if self._is_cut:  # in another thread, which did not find this connection
+            self.cut()
+            raise OSError("the client is cut")
         return made
 
     def cut(self) -> None:
-        """Close every connection, so that no read waits any longer."""
+        """Close every connection, made or being made, so that no read waits any longer."""
+        self._is_cut = True
         for one in list(self._sockets):
             with contextlib.suppress(OSError):  # it is closed already
                 one.shutdown(socket.SHUT_RDWR)

@@ -16,6 +16,7 @@ from tests.kwire.conformance.client.small.life import Ended, Life, Stopped
 from tests.kwire.conformance.client.small.member import Member
 from tests.kwire.conformance.client.small.node import Lost
 from tests.kwire.conformance.client.small.producer import Producer
+from tests.waiting import PATIENCE_S
 
 #: A program has so long to end by itself, as in ``Running``, s.
 _TERMINATE_S: Final = 3.0
@@ -82,5 +83,5 @@ class Threaded:
             self._life.stop()
             self._thread.join(_TERMINATE_S if self._life.has("none", "stays-in-group") else 0.2)
         self._life.cut()
-        self._thread.join(_TERMINATE_S)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the client does not end"
