@@ -4,7 +4,8 @@ Both hold the interpreter's lock, also when a thread causes them: a full collect
 60,000 partitions for about 90 ms, the release of its last reference for about 25 ms. So objects
 that live long are frozen: full collections do not visit them. Frozen objects are a generation of
 their own, which is collected when memory has grown by a quarter, as CPython decides for its oldest
-generation; a reference cycle among them is garbage until then, and no longer. It knows no records.
+generation; a reference cycle among them is garbage until then, and no longer. Growth by new entries
+of the image does not count: they are no garbage. It knows no records.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ _THRESHOLDS: Final = (700, 10, 3)
 #: quarter of all blocks if that is more: each takes some 100 bytes.
 GROWTH_MIN: Final = 200_000
 _GROWTH_FRACTION: Final = 4
+#: Blocks of memory for each new entry of the image: 3 were measured for a partition whose lists are
+#: those of the request, and it has three lists of its own once its leader or its ISR has changed.
+_BLOCKS_PER_ENTRY: Final = 8
 
 
 class _CollectorPause:
@@ -67,6 +71,7 @@ class _FrozenGeneration:
 
     def __init__(self) -> None:
         self._due_at = 0  # blocks
+        self._image, self._entries = Image(), 0  # the served image; its entries when last counted
         self._soon: Callable[[Callable[[], None]], object] | None = None  # None: asked already
 
     def begin(self, soon: Callable[[Callable[[], None]], object]) -> None:
@@ -80,11 +85,19 @@ class _FrozenGeneration:
         """Count the growth up to now as objects that stay."""
         self._due_at = _more(sys.getallocatedblocks())
 
+    def image_loaded(self, image: Image) -> None:
+        """Count ``image``, and from now on its new entries, as objects that stay."""
+        self._image, self._entries = image, entries(image)
+        self.expect_growth()
+
     def _full_collection(self, phase: str, info: dict[str, int]) -> None:
         if phase != "stop" or info["generation"] != _OLDEST:
             return
         gc.freeze()
         blocks = sys.getallocatedblocks()
+        if blocks > self._due_at:
+            before, self._entries = self._entries, entries(self._image)
+            self._due_at += _BLOCKS_PER_ENTRY * max(0, self._entries - before)
         if blocks > self._due_at and self._soon is not None:
             # Not here: the collector begins no collection inside of another one.
             soon, self._soon = self._soon, None
@@ -97,7 +110,7 @@ class _FrozenGeneration:
         # Over nothing: the collector begins the next full one by itself when a quarter as many
         # objects are new as the last one visited.
         gc.collect()
-        self.expect_growth()
+        self.image_loaded(self._image)
         self._soon = soon
 
 
@@ -139,6 +152,13 @@ def freeze_uncollected() -> None:
     """
     gc.freeze()
     _frozen.expect_growth()
+
+
+def image_loaded(image: Image) -> None:
+    """Keep ``image`` as the one that is served: what it consists of, and what its later entries
+    take, is memory that stays.
+    """
+    _frozen.image_loaded(image)
 
 
 def set_aside(records: Sequence[Any]) -> list[Any]:

@@ -29,6 +29,7 @@ from gateway.sources.gc_tuning import (
     collector_paused,
     freeze,
     freeze_uncollected,
+    image_loaded,
     release_incrementally,
 )
 from gateway.sources.metadata_batch_loader import Position, State
@@ -271,6 +272,7 @@ class MetadataLoader:
         if prepared.image is not None:
             self._retired.append(self.image)
             self.image, self.loaded, self._delta = prepared.image, True, None
+            image_loaded(self.image)
             self.snapshot_loads += prepared.snapshot is not None
         elif prepared.delta is not None:
             assert prepared.read_offset >= self.read_offset, "a delta follows what was read"

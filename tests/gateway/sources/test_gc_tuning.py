@@ -20,6 +20,7 @@ from gateway.sources.gc_tuning import (
     freeze,
     freeze_survivors,
     frozen_when_made,
+    image_loaded,
     release_incrementally,
     set_aside,
 )
@@ -191,6 +192,34 @@ def test_steady_memory_never_has_frozen_objects_collected() -> None:
             gc.collect()
         assert alive and not due
     finally:
+        gc.callbacks[:] = callbacks
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+def test_new_entries_of_the_image_never_have_frozen_objects_collected_but_a_leak_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    growth = GROWTH_MIN // 10
+    monkeypatch.setattr(gc_tuning, "_more", lambda blocks: blocks + growth)
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    due: list[Callable[[], None]] = []
+    image, leak = Image(), []
+    try:
+        image_loaded(image)
+        freeze_survivors(due.append)
+        before = sys.getallocatedblocks()
+        for number in range(2 * growth // 100):
+            partitions = {index: mistyped(Thing()) for index in range(100)}
+            image.partitions[Uuid(number.to_bytes(16, "big"))] = partitions
+        gc.collect()
+        assert sys.getallocatedblocks() > before + growth and not due
+        for _ in range(4):  # what the new entries explain is counted once
+            leak += [Thing() for _ in range(2 * growth)]
+            gc.collect()
+        assert due
+    finally:
+        image_loaded(Image())
         gc.callbacks[:] = callbacks
         gc.set_threshold(*thresholds)
         gc.unfreeze()
