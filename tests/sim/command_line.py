@@ -22,17 +22,19 @@ def main(schedules: Schedules, bugs: Mutants, description: str) -> int:
     parser.add_argument("--mutant", choices=sorted(bugs), help="with this seeded bug in the core")
     parser.add_argument("--shrink", action="store_true", help="find the faults that are needed")
     parser.add_argument("--lines", type=int, default=60, help="lines of the trace's end")
+    parser.add_argument("--json", action="store_true", help="the tally of many as JSON")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
     with bugs.put_in(options.mutant):
         if last:
-            return _many(schedules, range(int(first), int(last) + 1), options.family)
+            return _many(schedules, range(int(first), int(last) + 1), options)
         return _one(schedules, int(first), options)
 
 
-def _many(schedules: Schedules, seeds: range, family: str | None) -> int:
+def _many(schedules: Schedules, seeds: range, options: argparse.Namespace) -> int:
     try:
-        print(schedules.run_many(seeds, family))
+        tally = schedules.run_many(seeds, options.family)
+        print(tally.as_json() if options.json else tally)
     except Failed as failed:
         print(failed)
         return 1

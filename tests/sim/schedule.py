@@ -6,16 +6,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tests.sim.chance import Chance, Fault
 from tests.sim.history import Violation
 from tests.sim.outcome import Outcome
+
+_ROOT: Final = Path(__file__).resolve().parent.parent.parent
 
 
 class ScheduledScenario(Protocol):
@@ -104,9 +110,9 @@ class Tally:
 class Schedules:
     """The schedules of one kind of simulation.
 
-    ``python -m MODULE`` replays them. ``world_of`` makes the world of a seed, in a family of
-    ``families`` or, for None, in the family that the seed selects; its keywords are ``only`` and
-    ``noting`` (see ``tests.sim.timeline.Timeline``).
+    ``python -m MODULE`` replays them, and prints the tally of many. ``world_of`` makes the world of
+    a seed, in a family of ``families`` or, for None, in the family that the seed selects; its
+    keywords are ``only`` and ``noting`` (see ``tests.sim.timeline.Timeline``).
     """
 
     def __init__(
@@ -138,6 +144,28 @@ class Schedules:
             tally.add(self.run(seed, family))
         tally.seconds = time.perf_counter() - begun
         return tally
+
+    def run_beside(self, count: int) -> Tally:
+        """Run the schedules of the first ``count`` seeds, with a process for each processor.
+
+        Raises AssertionError with what a process says of a schedule that failed.
+        """
+        processes = min(count, os.cpu_count() or 1)
+        bounds = [count * number // processes for number in range(processes + 1)]
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-m", self.module, f"{first}-{end - 1}", "--json"],
+                cwd=_ROOT,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for first, end in itertools.pairwise(bounds)
+        ]
+        done = [process.communicate()[0] for process in running]
+        for process, output in zip(running, done, strict=True):
+            assert process.returncode == 0, output[-4000:]
+        return Tally.sum(map(Tally.of_json, done))
 
     def shrink(
         self,

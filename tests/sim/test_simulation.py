@@ -19,40 +19,20 @@ from tests.sim.history import Violation
 from tests.sim.mutants import MUTANTS
 from tests.sim.scenario import SCENARIOS
 from tests.sim.scenarios import scenario_of
-from tests.sim.schedule import Failed, Tally, corpus
+from tests.sim.schedule import Failed, corpus
 from tests.sim.schedules import QUORUMS
 
 SCHEDULES = int(os.environ.get("KWIRE_SIM_SCHEDULES", "60"))
-PROCESSES = 2
 ROOT = Path(__file__).resolve().parent.parent.parent
 CORPUS = Path(__file__).with_name("corpus.txt")
 
 
 @pytest.mark.timeout(600)
 def test_random_schedules_keep_the_invariants(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each of two processes runs half of the seeds."""
-    share = SCHEDULES // PROCESSES
-    code = (
-        "import sys; from tests.sim.schedules import QUORUMS; "
-        "print(QUORUMS.run_many(range(*map(int, sys.argv[1:]))).as_json())"
-    )
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(n * share), str((n + 1) * share)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for n in range(PROCESSES)
-    ]
-    done = [process.communicate() for process in running]
-    for process, (_, errors) in zip(running, done, strict=True):
-        assert process.returncode == 0, errors[-4000:]
-    tally = Tally.sum(Tally.of_json(out) for out, _ in done)
+    tally = QUORUMS.run_beside(SCHEDULES)
     with capsys.disabled():
         print(f"\nsimulation: {tally}")
-    assert tally.schedules == share * PROCESSES
+    assert tally.schedules == SCHEDULES
     assert tally.acked > 5 * tally.schedules
     assert tally.leaders > 2 * tally.schedules
 
