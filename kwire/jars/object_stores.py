@@ -16,9 +16,14 @@ from kwire.jars.maven import MavenError, resolve
 from kwire.jars.spark import SparkJars
 
 S3: Final = "s3a://"
-#: By release of PySpark: Hadoop, Amazon's SDK, and the reader that Hadoop's client loads.
-_RELEASES: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType(
-    {"4.1": ("3.4.2", "2.29.52", "1.2.1"), "4.2": ("3.5.0", "2.35.4", "1.3.1")}
+#: By release of PySpark: Hadoop, Amazon's SDK, and the reader that Hadoop's client loads, which
+#: Hadoop 3.4.1 has not.
+_RELEASES: Final[Mapping[str, tuple[str, str, str | None]]] = MappingProxyType(
+    {
+        "4.0": ("3.4.1", "2.29.52", None),
+        "4.1": ("3.4.2", "2.29.52", "1.2.1"),
+        "4.2": ("3.5.0", "2.35.4", "1.3.1"),
+    }
 )
 _SDK_PARTS: Final = ("s3", "s3-transfer-manager", "sts", "apache-client")
 #: PySpark has it, in another version.
@@ -38,12 +43,9 @@ def s3_jars(pyspark: str | None = None) -> SparkJars:
         )
     hadoop, sdk, reader = releases
     client = resolve([f"org.apache.hadoop:hadoop-aws:{hadoop}"])
-    parts = resolve(
-        [
-            *(f"software.amazon.awssdk:{one}:{sdk}" for one in _SDK_PARTS),
-            f"software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:{reader}",
-        ],
-        transitive=True,
-    )
+    named = [f"software.amazon.awssdk:{one}:{sdk}" for one in _SDK_PARTS]
+    if reader is not None:
+        named.append(f"software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:{reader}")
+    parts = resolve(named, transitive=True)
     paths = (*client, *(one for one in parts if not one.name.startswith(_NOT_NEEDED)))
     return SparkJars(paths, f"Hadoop {hadoop}'s client of S3, with Amazon's SDK {sdk}")

@@ -18,7 +18,12 @@ from kwire.jars.maven import MavenError, resolve
 CLIENTS = "3.9.2"
 #: Connector and token provider that were run with a release of PySpark. The provider matters for
 #: delegation tokens only.
-FALLBACKS = {"4.1": ("4.1.1", "4.1.1"), "4.2": ("4.2.0", "4.0.0"), "4.3": ("4.2.0", "4.0.0")}
+FALLBACKS = {
+    "4.0": ("4.0.1", "4.0.0"),
+    "4.1": ("4.1.1", "4.1.1"),
+    "4.2": ("4.2.0", "4.0.0"),
+    "4.3": ("4.2.0", "4.0.0"),
+}
 #: For a day Maven is not asked again for a missing connector.
 KEEP_MISSING_S = 86_400
 

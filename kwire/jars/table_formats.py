@@ -13,9 +13,13 @@ from typing import Final
 from kwire.jars.maven import MavenError, resolve
 from kwire.jars.spark import DELTA_FOR, SparkJars, delta_jars
 
-ICEBERG: Final = "1.12.0"
-#: The format that MERGE runs with, by release of PySpark.
-FORMATS: Final[Mapping[str, str]] = MappingProxyType({"4.1": "iceberg", DELTA_FOR: "delta"})
+#: The Iceberg that is built for a release of PySpark and was run with it.
+ICEBERG: Final[Mapping[str, str]] = MappingProxyType({"4.0": "1.11.0", "4.1": "1.12.0"})
+#: The format of each release of PySpark that runs one with MERGE, the newest last. Delta runs a
+#: MERGE with 4.0, too.
+FORMATS: Final[Mapping[str, str]] = MappingProxyType(
+    {**dict.fromkeys(ICEBERG, "iceberg"), DELTA_FOR: "delta"}
+)
 
 #: In a directory of the fleet's tables: what the table of clusters has in each format.
 _OF_CLUSTERS: Final = {"delta": "clusters/_delta_log", "iceberg": "clusters/metadata"}
@@ -34,11 +38,17 @@ def format_of(pyspark: str | None = None) -> str:
     version = pyspark or metadata.version("pyspark")
     found = FORMATS.get(".".join(version.split(".")[:2]))
     if found is None:
+        newest = [f"{release_for(one)} for {one}" for one in dict.fromkeys(FORMATS.values())]
         raise MavenError(
             f"no table format with MERGE runs with PySpark {version}: install PySpark"
-            f" {' or '.join(f'{release} for {one}' for release, one in FORMATS.items())}"
+            f" {' or '.join(newest)}"
         )
     return found
+
+
+def release_for(format: str) -> str:
+    """Return the newest release of PySpark that ``format`` runs with. Raises KeyError."""
+    return {name: release for release, name in FORMATS.items()}[format]
 
 
 def format_jars(format: str, pyspark: str | None = None) -> SparkJars:
@@ -51,5 +61,5 @@ def format_jars(format: str, pyspark: str | None = None) -> SparkJars:
     release = ".".join(version.split(".")[:2])
     if FORMATS.get(release) != format:
         raise MavenError(f"{format} was not run with PySpark {version}")
-    runtime = f"org.apache.iceberg:iceberg-spark-runtime-{release}_2.13:{ICEBERG}"
-    return SparkJars(tuple(resolve([runtime])), f"Iceberg {ICEBERG} for PySpark {release}")
+    runtime = f"org.apache.iceberg:iceberg-spark-runtime-{release}_2.13:{ICEBERG[release]}"
+    return SparkJars(tuple(resolve([runtime])), f"Iceberg {ICEBERG[release]} for PySpark {release}")

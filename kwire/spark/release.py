@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from kwire.jars.table_formats import FORMATS
+
 #: With these the tests are run.
 SUPPORTED: Final = ("4.2", "4.3")
-#: With these the tests of ``kwire.spark.fleet`` are run: those that have a table format with MERGE.
-FLEET: Final = ("4.1", "4.2")
 
 
 def check_release(version: str, *, fleet: bool = False) -> None:
     """Raise ImportError, which names the supported releases, for another PySpark ``version``; with
-    ``fleet`` one of ``FLEET`` passes, too.
+    ``fleet`` one that has a table format with MERGE passes, too.
     """
     release = ".".join(version.split(".")[:2])
-    if release not in SUPPORTED and not (fleet and release in FLEET):
+    if release not in SUPPORTED and not (fleet and release in FORMATS):
         raise ImportError(
             f"kwire.spark runs with PySpark {' and '.join(SUPPORTED)}, and this is {version}: pip"
             " install 'kwire[spark]'"

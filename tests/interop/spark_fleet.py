@@ -1,6 +1,7 @@
 """The fleet's tables in one Spark session: live servers, the image as truth, gaps, an object store,
 and engines that read the files without kwire. ``test_spark_fleet_delta`` and
-``test_spark_fleet_iceberg`` run it, each with the release that has the format.
+``test_spark_fleet_iceberg`` run it, each with the newest release that has the format, and
+``test_spark_fleet_oldest`` a part of it with the oldest one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from click.testing import CliRunner
 from gateway.cli import main
 from kwire.cluster.view_offsets import at
 from kwire.jars.maven import MavenError
-from kwire.jars.table_formats import format_of
+from kwire.jars.table_formats import format_of, release_for
 from kwire.metadata_log.read import image
 from kwire.spark import questions
 from kwire.spark.fleet import Condition, FleetError, Outcome, keep, register, rounds, session, sql
@@ -67,9 +68,11 @@ NODES: Final = {
     "p-upgrade": "1",
     "p-one-segments": "7",
 }
-#: Clusters that come later: copies of the log that begins with a snapshot, and of the shortest. In
-#: the tables of Iceberg, whose rounds cost half of Delta's, they are twenty clusters in all.
-_COPIES: Final = {"iceberg": (3, 10), "delta": (1, 2)}
+#: Clusters that come later: copies of the log that begins with a snapshot, and of the shortest.
+#: With the newest release that has Iceberg, whose rounds cost half of Delta's, they are twenty
+#: clusters in all.
+_COPIES: Final = {release_for("iceberg"): (3, 10)}
+_FEW_COPIES: Final = (1, 2)
 #: Views of the tests about gaps, whose entities come and go.
 _FEW: Final = ("topics", "configs", "acls")
 #: Views whose records are read again: one that has a state, and the one that has none.
@@ -147,7 +150,7 @@ def test_tables_of_many_live_clusters_are_the_images_at_every_offset(
     there; all of it read again changes nothing.
     """
     found = [Truth(logs(log) / "nodes" / node) for log, node in NODES.items()]
-    snapshots, shortest = _COPIES[format_of()]
+    snapshots, shortest = _COPIES.get(spark.version.rpartition(".")[0], _FEW_COPIES)
     logs_of_copies = [found[-1]] * snapshots + [found[0]] * shortest
     copies = [copied(one.directory, tmp_path, number) for number, one in enumerate(logs_of_copies)]
     where, choose = tmp_path / "tables", random.Random(1)

@@ -17,9 +17,13 @@ def test_news_is_what_the_package_does_not_know(monkeypatch: pytest.MonkeyPatch)
     )
     done = CliRunner().invoke(spark_formats.main)
     assert done.exit_code == 0 and "PySpark 4.2, delta: said" in done.output
+    known.add(("4.0", "delta"))
+    assert CliRunner().invoke(spark_formats.main).exit_code == 0, "it has a format"
     known.add(("4.3", "iceberg"))
+    known.remove(("4.2", "delta"))
     done = CliRunner().invoke(spark_formats.main)
-    assert done.exit_code == 1 and "this is news: iceberg with PySpark 4.3" in done.output
+    assert done.exit_code == 1
+    assert "this is news: delta with PySpark 4.2, iceberg with PySpark 4.3" in done.output
 
 
 def test_format_that_is_not_built_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:

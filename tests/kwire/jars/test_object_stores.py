@@ -26,7 +26,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("pyspark", "hadoop"), [("4.1.2", "3.4.2"), ("4.2.0", "3.5.0")])
+@pytest.mark.parametrize(
+    ("pyspark", "hadoop"), [("4.0.5", "3.4.1"), ("4.1.2", "3.4.2"), ("4.2.0", "3.5.0")]
+)
 def test_client_of_s3_is_the_one_of_pysparks_hadoop(
     asked: list[str], pyspark: str, hadoop: str
 ) -> None:

@@ -91,7 +91,7 @@ def test_format_for_the_release_that_it_is_built_for(monkeypatch: pytest.MonkeyP
 
 
 def test_release_without_a_format_names_those_that_have_one() -> None:
-    assert table_formats.format_of("4.1.9") == "iceberg"
+    assert table_formats.format_of("4.1.9") == table_formats.format_of("4.0.5") == "iceberg"
     with pytest.raises(
         MavenError, match=r"4\.3\.0: install PySpark 4.1 for iceberg or 4.2 for delta"
     ):

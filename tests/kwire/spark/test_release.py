@@ -11,8 +11,8 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from kwire.spark.release import check_release
 
-_OTHER = "import pyspark; pyspark.__version__ = '4.0.2'; import kwire.spark"
-_FLEET = "import pyspark; pyspark.__version__ = '4.1.2'; import kwire.spark.fleet"
+_OTHER = "import pyspark; pyspark.__version__ = '3.5.6'; import kwire.spark"
+_FLEET = "import pyspark; pyspark.__version__ = '4.0.5'; import kwire.spark.fleet"
 
 
 @pytest.mark.parametrize("version", ["4.2.0", "4.3.0", "4.3.1.dev0"])
@@ -33,7 +33,7 @@ def test_release_is_checked_before_other_imports() -> None:
         [sys.executable, "-c", _OTHER], capture_output=True, text=True, check=False
     )
     assert (
-        "ImportError: kwire.spark runs with PySpark 4.2 and 4.3, and this is 4.0.2" in done.stderr
+        "ImportError: kwire.spark runs with PySpark 4.2 and 4.3, and this is 3.5.6" in done.stderr
     )
 
 
