@@ -112,13 +112,13 @@ class Standalone:
         """Kill the worker and start another one. Executors end when they lose their worker; one
         that goes on is killed, too.
         """
-        executors = self.executors()
+        executors = {pid: found for pid in self.executors() if (found := _command_of(pid))}
         if self._worker is not None:
             self._worker.kill()
         deadline = time.monotonic() + PATIENCE_S
-        while any(Path(f"/proc/{pid}").exists() for pid in executors):
+        while left := [pid for pid, command in executors.items() if _command_of(pid) == command]:
             if time.monotonic() > deadline:
-                for pid in executors:
+                for pid in left:
                     _kill(pid)
             time.sleep(0.05)
         self._start_worker()
@@ -166,6 +166,13 @@ def children(pid: int) -> Iterator[int]:
                 state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
                 if int(parent) == pid and state != "Z":
                     yield int(entry.name)
+
+
+def _command_of(pid: int) -> bytes | None:
+    """Return the command line of a process; None if it has ended, waited for or not."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes() or None
+    return None
 
 
 def _kill(pid: int) -> None:
