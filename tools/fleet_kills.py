@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import click
 
-from kwire.jars.table_formats import release_for
+from kwire.jars.table_formats import NEWEST
 from kwire.records.header import iter_batches
 from kwire.spark.fleet.probe import ask
 from tools.fleet_rows import faults, records_of, rows_of
@@ -59,7 +59,7 @@ def main(
     """Keep tables of the clusters whose log directories (with one segment from offset 0) are
     LOGS.
     """
-    python = str(environment(release_for(format_)))
+    python = str(environment(NEWEST[format_]))
     with tempfile.TemporaryDirectory(prefix="kwire-fleet-kills-") as directory:
         scratch = Path(directory)
         copies = [GrowingLog(log, scratch / f"log-{n}") for n, log in enumerate(logs)]

@@ -85,7 +85,8 @@ def main() -> None:
             runs, said = tried(release, format)
             click.echo(f"PySpark {release}, {format}: {said}")
             known = FORMATS.get(release)
-            if (known is None) if runs else (known == format):
+            is_news = known is None if runs else known == format
+            if is_news:
                 news.append(f"{format} with PySpark {release}")
     if news:
         raise click.ClickException(f"this is news: {', '.join(news)}")

@@ -32,8 +32,8 @@ _THRESHOLDS: Final = (700, 10, 3)
 #: quarter of all blocks if that is more: each takes some 100 bytes.
 GROWTH_MIN: Final = 200_000
 _GROWTH_FRACTION: Final = 4
-#: Blocks of memory for each new entry of the image: 3 were measured for a partition whose lists are
-#: those of the request, and it has three lists of its own once its leader or its ISR has changed.
+#: Blocks of memory for each new entry of the image: 3 were measured for a partition that was just
+#: created, and changes of its replicas and ISR give it lists of its own.
 _BLOCKS_PER_ENTRY: Final = 8
 
 

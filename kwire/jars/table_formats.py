@@ -20,6 +20,10 @@ ICEBERG: Final[Mapping[str, str]] = MappingProxyType({"4.0": "1.11.0", "4.1": "1
 FORMATS: Final[Mapping[str, str]] = MappingProxyType(
     {**dict.fromkeys(ICEBERG, "iceberg"), DELTA_FOR: "delta"}
 )
+#: The newest of them, by format.
+NEWEST: Final[Mapping[str, str]] = MappingProxyType(
+    {format: release for release, format in FORMATS.items()}
+)
 
 #: In a directory of the fleet's tables: what the table of clusters has in each format.
 _OF_CLUSTERS: Final = {"delta": "clusters/_delta_log", "iceberg": "clusters/metadata"}
@@ -38,17 +42,11 @@ def format_of(pyspark: str | None = None) -> str:
     version = pyspark or metadata.version("pyspark")
     found = FORMATS.get(".".join(version.split(".")[:2]))
     if found is None:
-        newest = [f"{release_for(one)} for {one}" for one in dict.fromkeys(FORMATS.values())]
         raise MavenError(
             f"no table format with MERGE runs with PySpark {version}: install PySpark"
-            f" {' or '.join(newest)}"
+            f" {' or '.join(f'{release} for {one}' for one, release in NEWEST.items())}"
         )
     return found
-
-
-def release_for(format: str) -> str:
-    """Return the newest release of PySpark that ``format`` runs with. Raises KeyError."""
-    return {name: release for release, name in FORMATS.items()}[format]
 
 
 def format_jars(format: str, pyspark: str | None = None) -> SparkJars:

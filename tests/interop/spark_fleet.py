@@ -23,7 +23,7 @@ from click.testing import CliRunner
 from gateway.cli import main
 from kwire.cluster.view_offsets import at
 from kwire.jars.maven import MavenError
-from kwire.jars.table_formats import format_of, release_for
+from kwire.jars.table_formats import NEWEST, format_of
 from kwire.metadata_log.read import image
 from kwire.spark import questions
 from kwire.spark.fleet import Condition, FleetError, Outcome, keep, register, rounds, session, sql
@@ -71,7 +71,7 @@ NODES: Final = {
 #: Clusters that come later: copies of the log that begins with a snapshot, and of the shortest.
 #: With the newest release that has Iceberg, whose rounds cost half of Delta's, they are twenty
 #: clusters in all.
-_COPIES: Final = {release_for("iceberg"): (3, 10)}
+_COPIES: Final = {NEWEST["iceberg"]: (3, 10)}
 _FEW_COPIES: Final = (1, 2)
 #: Views of the tests about gaps, whose entities come and go.
 _FEW: Final = ("topics", "configs", "acls")

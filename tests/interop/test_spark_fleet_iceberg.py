@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kwire.jars.table_formats import release_for
+from kwire.jars.table_formats import NEWEST
 from tests.interop.spark_release import environment
 from tests.interop.test_spark_fleet_delta import FLEET
 from tests.shared import needs_shared
@@ -17,4 +17,4 @@ pytestmark = [needs_shared, pytest.mark.timeout(900)]
 
 
 def test_tables_of_the_fleet_are_right_as_iceberg(tmp_path: Path) -> None:
-    environment(release_for("iceberg")).passes(FLEET, tmp_path)
+    environment(NEWEST["iceberg"]).passes(FLEET, tmp_path)

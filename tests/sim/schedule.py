@@ -157,15 +157,15 @@ class Schedules:
                 [sys.executable, "-m", self.module, f"{first}-{end - 1}", "--json"],
                 cwd=_ROOT,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.PIPE,
                 text=True,
             )
             for first, end in itertools.pairwise(bounds)
         ]
-        done = [process.communicate()[0] for process in running]
-        for process, output in zip(running, done, strict=True):
-            assert process.returncode == 0, output[-4000:]
-        return Tally.sum(map(Tally.of_json, done))
+        done = [process.communicate() for process in running]
+        for process, (output, errors) in zip(running, done, strict=True):
+            assert process.returncode == 0, f"{output}{errors}"[-4000:]
+        return Tally.sum(Tally.of_json(output) for output, _ in done)
 
     def shrink(
         self,

@@ -54,13 +54,13 @@ _VALUES: Final = {
 def run() -> Iterator[dict[str, Any]]:
     """Yield the rows, by format and size; one with the reason if the bench cannot run."""
     from kwire.jars.maven import MavenError
-    from kwire.jars.table_formats import FORMATS, release_for
+    from kwire.jars.table_formats import NEWEST
     from tools.pyspark_release import InstallError, environment
 
     sizes = [size // int(os.environ.get("KWIRE_BENCH_FLEET", "1")) for size in PRESENT]
     try:
-        for format in sorted(set(FORMATS.values())):
-            drive = driven(str(environment(release_for(format))), "tools.bench.fleet_merges")
+        for format, release in NEWEST.items():
+            drive = driven(str(environment(release)), "tools.bench.fleet_merges")
             with tempfile.TemporaryDirectory(prefix="kwire-bench-") as scratch:
                 yield from rows(format, drive("merges", 2, {"where": scratch, "sizes": sizes}))
     except (InstallError, MavenError, RuntimeError) as error:

@@ -116,14 +116,12 @@ def _topic_id(number: int) -> Uuid:
 def run() -> Iterator[dict[str, Any]]:
     """Yield the rows as they are measured; one with the reason if the bench cannot run."""
     from kwire.jars.maven import MavenError
-    from kwire.jars.table_formats import FORMATS, release_for
+    from kwire.jars.table_formats import NEWEST
     from tools.pyspark_release import InstallError, environment
 
     divisor = int(os.environ.get("KWIRE_BENCH_FLEET", "1"))
     try:
-        drivers = {
-            format: driven(str(environment(release_for(format)))) for format in FORMATS.values()
-        }
+        drivers = {format: driven(str(environment(release))) for format, release in NEWEST.items()}
         with tempfile.TemporaryDirectory(prefix="kwire-bench-") as scratch:
             yield from rows(Path(scratch), drivers, divisor)
     except (InstallError, MavenError, RuntimeError) as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -43,18 +43,27 @@ def never(work: Callable[[], None]) -> None:
     """Run nothing: frozen objects stay."""
 
 
+@pytest.fixture(autouse=True)
+def collector_of_before() -> Iterator[None]:
+    """Restore the collector behind each test: it runs, with nothing frozen and no image."""
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    yield
+    image_loaded(Image())
+    gc.callbacks[:] = callbacks
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+    gc.enable()
+
+
 def test_the_collector_is_paused_and_comes_back() -> None:
     with pytest.raises(KeyError), collector_paused():
         assert not gc.isenabled()
         raise KeyError
     assert gc.isenabled()
     gc.disable()
-    try:
-        with collector_paused():
-            pass
-        assert not gc.isenabled(), "who had it off keeps it off"
-    finally:
-        gc.enable()
+    with collector_paused():
+        pass
+    assert not gc.isenabled(), "who had it off keeps it off"
 
 
 def test_the_first_thread_to_end_does_not_end_the_pause_of_others() -> None:
@@ -132,21 +141,16 @@ def test_few_objects_or_those_of_a_failure_are_left_to_the_collector() -> None:
 
 
 def test_full_collection_does_not_visit_what_survived_the_one_before() -> None:
-    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
-    try:
-        freeze_survivors(never)
-        freeze_survivors(never)
-        assert len(gc.callbacks) == len(callbacks) + 1
-        alive = [Thing() for _ in range(100_000)]
-        gone = weakref.ref(alive[0])
-        gc.collect()
-        assert len(gc.get_objects()) < LOOSE_OBJECTS_MAX
-        del alive
-        assert gone() is None
-    finally:
-        gc.callbacks[:] = callbacks
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
+    callbacks = len(gc.callbacks)
+    freeze_survivors(never)
+    freeze_survivors(never)
+    assert len(gc.callbacks) == callbacks + 1
+    alive = [Thing() for _ in range(100_000)]
+    gone = weakref.ref(alive[0])
+    gc.collect()
+    assert len(gc.get_objects()) < LOOSE_OBJECTS_MAX
+    del alive
+    assert gone() is None
 
 
 def test_cycles_that_were_frozen_alive_are_freed_once_memory_has_grown(
@@ -156,45 +160,33 @@ def test_cycles_that_were_frozen_alive_are_freed_once_memory_has_grown(
     growth = GROWTH_MIN // 10
     # A quarter of the memory of this process depends on the tests before.
     monkeypatch.setattr(gc_tuning, "_more", lambda blocks: blocks + growth)
-    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     due: list[Callable[[], None]] = []
     rounds, per_round, asked = 12, growth // 40, 0
-    try:
-        freeze_survivors(due.append)
-        first: list[weakref.ref[Cyclic]] = []
-        before = sys.getallocatedblocks()
-        for _ in range(rounds):
-            alive = [Cyclic() for _ in range(per_round)]
-            gc.collect()
-            first.append(weakref.ref(alive[0]))
-            del alive
-            asked += len(due)
-            while due:
-                due.pop()()
-        kept = sum(one() is not None for one in first)
-        assert asked >= 2 and kept < rounds * 2 // 3
-        assert sys.getallocatedblocks() < before + rounds * per_round * 10
+    freeze_survivors(due.append)
+    first: list[weakref.ref[Cyclic]] = []
+    before = sys.getallocatedblocks()
+    for _ in range(rounds):
+        alive = [Cyclic() for _ in range(per_round)]
         gc.collect()
-        assert gc.get_freeze_count() > 0, "between two of them, survivors are frozen as before"
-    finally:
-        gc.callbacks[:] = callbacks
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
+        first.append(weakref.ref(alive[0]))
+        del alive
+        asked += len(due)
+        while due:
+            due.pop()()
+    kept = sum(one() is not None for one in first)
+    assert asked >= 2 and kept < rounds * 2 // 3
+    assert sys.getallocatedblocks() < before + rounds * per_round * 10
+    gc.collect()
+    assert gc.get_freeze_count() > 0, "between two of them, survivors are frozen as before"
 
 
 def test_steady_memory_never_has_frozen_objects_collected() -> None:
-    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     due: list[Callable[[], None]] = []
-    try:
-        freeze_survivors(due.append)
-        for _ in range(20):
-            alive = [Thing() for _ in range(GROWTH_MIN // 10)]
-            gc.collect()
-        assert alive and not due
-    finally:
-        gc.callbacks[:] = callbacks
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
+    freeze_survivors(due.append)
+    for _ in range(20):
+        alive = [Thing() for _ in range(GROWTH_MIN // 10)]
+        gc.collect()
+    assert alive and not due
 
 
 def test_new_entries_of_the_image_never_have_frozen_objects_collected_but_a_leak_does(
@@ -202,57 +194,41 @@ def test_new_entries_of_the_image_never_have_frozen_objects_collected_but_a_leak
 ) -> None:
     growth = GROWTH_MIN // 10
     monkeypatch.setattr(gc_tuning, "_more", lambda blocks: blocks + growth)
-    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     due: list[Callable[[], None]] = []
     image, leak = Image(), []
-    try:
-        image_loaded(image)
-        freeze_survivors(due.append)
-        before = sys.getallocatedblocks()
-        for number in range(2 * growth // 100):
-            partitions = {index: mistyped(Thing()) for index in range(100)}
-            image.partitions[Uuid(number.to_bytes(16, "big"))] = partitions
+    image_loaded(image)
+    freeze_survivors(due.append)
+    before = sys.getallocatedblocks()
+    for number in range(2 * growth // 100):
+        partitions = {index: mistyped(Thing()) for index in range(100)}
+        image.partitions[Uuid(number.to_bytes(16, "big"))] = partitions
+    gc.collect()
+    assert sys.getallocatedblocks() > before + growth and not due
+    for _ in range(4):  # what the new entries explain is counted once
+        leak += [Thing() for _ in range(2 * growth)]
         gc.collect()
-        assert sys.getallocatedblocks() > before + growth and not due
-        for _ in range(4):  # what the new entries explain is counted once
-            leak += [Thing() for _ in range(2 * growth)]
-            gc.collect()
-        assert due
-    finally:
-        image_loaded(Image())
-        gc.callbacks[:] = callbacks
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
+    assert due
 
 
 def test_no_collection_takes_long_while_many_objects_are_made() -> None:
-    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     visited: list[int] = []
 
     def count(phase: str, info: dict[str, int]) -> None:
         if phase == "start" and info["generation"] == 2:
             visited.append(len(gc.get_objects()))
 
-    try:
-        gc.collect()
-        gc.freeze()
-        freeze_survivors(never)
-        gc.callbacks.append(count)
-        alive = [Thing() for _ in range(500_000)]
-        assert len(visited) > 5 and max(visited) < 5 * LOOSE_OBJECTS_MAX
-        del alive
-    finally:
-        gc.callbacks[:] = callbacks
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+    freeze_survivors(never)
+    gc.callbacks.append(count)
+    alive = [Thing() for _ in range(500_000)]
+    assert len(visited) > 5 and max(visited) < 5 * LOOSE_OBJECTS_MAX
+    del alive
 
 
 def test_long_list_of_records_is_set_aside_and_frozen() -> None:
-    try:
-        gc.unfreeze()
-        assert set_aside([object()] * 10) == [] == set_aside((object(),) * 20_000)
-        assert gc.get_freeze_count() == 0
-        long = [object()] * 20_000
-        assert set_aside(long) is long and gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()
+    gc.unfreeze()
+    assert set_aside([object()] * 10) == [] == set_aside((object(),) * 20_000)
+    assert gc.get_freeze_count() == 0
+    long = [object()] * 20_000
+    assert set_aside(long) is long and gc.get_freeze_count() > 0
