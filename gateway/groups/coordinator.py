@@ -56,6 +56,7 @@ from gateway.groups.offsets import Offsets
 from gateway.groups.pending_offsets import PendingRecord
 from gateway.groups.rebalance import Rebalance
 from gateway.groups.records import restore_groups
+from gateway.groups.request_fault import request_fault
 from gateway.groups.settings import ConsumerSettings, Settings
 from gateway.groups.timers import Timer
 from gateway.groups.transactional_offsets import TransactionalOffsets
@@ -222,6 +223,10 @@ class GroupCoordinator:
 
     def _dispatch(self, asked: PendingRequest, event: Event) -> Slices[None] | None:
         """Carry out a short event, and return the work of one that may be long."""
+        fault = request_fault(event, self._state.settings)
+        if fault is not ErrorCode.NONE:
+            self._state.answer(asked, event.failed(fault))
+            return None
         match event:
             case Heartbeat():
                 self._heartbeat(asked, event)
@@ -266,7 +271,7 @@ class GroupCoordinator:
 
     def _join(self, asked: PendingRequest, event: JoinGroup) -> Slices[None] | None:
         found = self._with_members(event.group_id)
-        if found is not None and self._joining.fault(event) is ErrorCode.NONE:
+        if found is not None:
             return self._classic_members.join(asked, event, *found)
         self._joining.join(asked, event)
         return None

@@ -27,24 +27,10 @@ class Joining:
         self._state = state
         self._rebalance = rebalance
 
-    def fault(self, event: JoinGroup) -> ErrorCode:
-        """The error of the request itself, whatever its group."""
-        settings = self._state.settings
-        shortest, longest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
-        if not event.group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        if not shortest <= event.session_timeout_ms <= longest:
-            return ErrorCode.INVALID_SESSION_TIMEOUT
-        return ErrorCode.NONE
-
     def join(self, asked: PendingRequest, event: JoinGroup) -> None:
         """Answer the JoinGroup at once, or park it until the join phase of its group is over. A
         consumer group without members becomes a classic one.
         """
-        fault = self.fault(event)
-        if fault is not ErrorCode.NONE:
-            self._refuse(asked, event, fault)
-            return
         group = self._state.groups.get(event.group_id)
         if group is not None and group.consumer is not None:
             self._state.become_classic(group)

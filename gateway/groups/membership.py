@@ -74,9 +74,6 @@ class Membership:
     def leave(self, asked: PendingRequest, event: LeaveGroup) -> None:
         """Remove members at once, with one rebalance for all of them."""
         group = self._state.groups.get(event.group_id)
-        if not event.group_id:
-            self._state.answer(asked, event.failed(ErrorCode.INVALID_GROUP_ID))
-            return
         if group is None:
             errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(event.leavers)
         else:
@@ -108,8 +105,6 @@ class Membership:
 
 
 def _sync_fault(group: Group | None, event: SyncGroup) -> ErrorCode:
-    if not event.group_id:
-        return ErrorCode.INVALID_GROUP_ID
     if group is None or group.state is State.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     fault = group.member_fault(event.member_id, event.instance_id)
@@ -134,8 +129,6 @@ def _differs(sent: str | None, known: str | None) -> bool:
 
 
 def _heartbeat_fault(group: Group | None, event: Heartbeat) -> ErrorCode:
-    if not event.group_id:
-        return ErrorCode.INVALID_GROUP_ID
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     fault = group.member_fault(event.member_id, event.instance_id)

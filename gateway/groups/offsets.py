@@ -192,9 +192,7 @@ class Offsets:
     def delete(self, asked: PendingRequest, event: OffsetDelete) -> Slices[None]:
         """Delete offsets of topics that no member of the group subscribes to (KIP-496)."""
         group = self._state.groups.get(event.group_id)
-        if not event.group_id:
-            self._state.answer(asked, event.failed(ErrorCode.INVALID_GROUP_ID))
-        elif group is None:
+        if group is None:
             self._state.answer(asked, event.failed(ErrorCode.GROUP_ID_NOT_FOUND))
         elif not group.is_empty and group.consumer is None and not group.uses_consumer_protocol:
             self._state.answer(asked, event.failed(ErrorCode.NON_EMPTY_GROUP))

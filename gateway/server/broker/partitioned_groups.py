@@ -32,6 +32,7 @@ from gateway.groups.events import (
     OffsetFetch,
     OffsetFetchResult,
 )
+from gateway.groups.request_fault import not_handled
 from gateway.log.files.errors import LogError
 from gateway.server.broker.coordinator_partition import PartitionUnavailable
 from gateway.server.broker.partition_group_store import PartitionGroupStore
@@ -228,7 +229,15 @@ class PartitionedGroups:
             case CompleteTransaction():
                 raise AssertionError("complete_transaction names the partition")
             case _:
-                _submit(self._find(event.group_id), event, pending)
+                self._submit(self._find(event.group_id), event, pending)
+
+    def _submit(
+        self, target: GroupDriver | ErrorCode, event: Event, pending: Completable[Result]
+    ) -> None:
+        if isinstance(target, ErrorCode):
+            pending.complete(not_handled(event, self._settings, target))
+        else:
+            target.submit(event, pending)
 
     def _list(self, event: ListGroups, pending: Completable[Result]) -> None:
         """Join the groups of all coordinators. While one is loading, the list is not known."""
@@ -261,7 +270,7 @@ class PartitionedGroups:
         def send(places: _Places) -> None:
             gathered = _Gathered(len(places), len(group_ids), finish, pending)
             for target, positions in places.items():
-                _submit(target, event_of(positions), gathered.part(positions, results_of))
+                self._submit(target, event_of(positions), gathered.part(positions, results_of))
 
         async def send_later() -> None:
             work = self._places(group_ids)
@@ -335,10 +344,3 @@ class _Part:
     def complete(self, response: Result, /) -> None:
         """Pass the result on."""
         self._gathered.take(self._positions, self._results_of(response))
-
-
-def _submit(target: GroupDriver | ErrorCode, event: Event, pending: Completable[Result]) -> None:
-    if isinstance(target, ErrorCode):
-        pending.complete(event.failed(target))
-    else:
-        target.submit(event, pending)

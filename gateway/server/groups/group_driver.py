@@ -37,6 +37,7 @@ from gateway.groups.consumer.group import ResolvedRegex
 from gateway.groups.consumer.regex import matching
 from gateway.groups.effects import GroupConverted, ResolveRegexes
 from gateway.groups.events import CompleteTransaction, Event, JoinGroup, Result
+from gateway.groups.request_fault import not_handled
 from gateway.log.files.errors import LogError
 from gateway.ports.services import Completable
 from gateway.server.groups.group_store import GroupStore
@@ -177,7 +178,7 @@ class GroupDriver:
         if self._coordinator is None:
             if isinstance(event, CompleteTransaction):
                 self._completed.append(event)
-            self._deliver(pending, event.failed(self._unavailable))
+            self._deliver(pending, not_handled(event, self._settings, self._unavailable))
             return
         self._events.submit((event, pending))
 

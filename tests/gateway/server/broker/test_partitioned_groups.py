@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,8 @@ async def test_requests_before_the_topic_exists_are_sent_to_a_coordinator(tmp_pa
         await unfenced(node)
         driver: Any = node.ready.services.groups
         assert _error(driver, "g") is ErrorCode.NOT_COORDINATOR
+        nameless = replace(join(), group_id="")
+        assert submit(driver, nameless).results[0].error is ErrorCode.INVALID_GROUP_ID
         assert submit(driver, ListGroups()).results[0].groups == []
         assert "__consumer_offsets" not in node.topics
 

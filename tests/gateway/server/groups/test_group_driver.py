@@ -139,6 +139,8 @@ def test_request_before_the_store_is_read_gets_load_in_progress(tmp_path: Path) 
         )
         heartbeat = e.Heartbeat(group_id="g", member_id="z", instance_id=None, generation=1)
         assert submit(driver, heartbeat).results == [e.HeartbeatResult(error=ErrorCode.NONE)]
+        nameless = replace(join(), group_id="")
+        assert submit(driver, nameless).results[0].error is ErrorCode.INVALID_GROUP_ID
 
     run(main)
 
