@@ -85,17 +85,21 @@ def quorum(cluster: Cluster, *arguments: str, config: Path | None = None) -> str
 def wait_for_agreement(cluster: Cluster) -> None:
     """Return when all running controllers name the same leader, and it has itself for a voter: a
     voter that is removed while it leads does so until its removal is committed.
+
+    Each must list it, too. Controllers register a moment after an election, and an admin client
+    that is given no controller asks none again for a minute.
     """
     topic = TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[PartitionData()])
 
     def agreed() -> bool:
         running = [node for node in cluster.nodes if node.is_controller() and node.process]
-        [leader] = {
-            ask(node, DescribeClusterRequest(endpoint_type=2), 1).controller_id for node in running
-        }
+        clusters = [ask(node, DescribeClusterRequest(endpoint_type=2), 1) for node in running]
+        [leader] = {one.controller_id for one in clusters}
+        listed = [{node.broker_id for node in one.brokers} for one in clusters]
         answer = ask(cluster.node(leader), DescribeQuorumRequest(topics=[topic]), 2)
         [partition] = answer.topics[0].partitions
-        return leader in {voter.replica_id for voter in partition.current_voters}
+        voters = {voter.replica_id for voter in partition.current_voters}
+        return all(leader in known for known in (voters, *listed))
 
     until(agreed, "all controllers name the same leader, which is a voter")
 
