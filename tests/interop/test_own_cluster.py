@@ -126,11 +126,17 @@ def test_reassignment_moves_replicas_under_a_throttle_by_the_letter(
     moves = ["--reassignment-json-file", str(plan)]
     done = cluster.tool(tool, [*moves, "--execute", "--throttle", "10000000"])
     assert "Successfully started partition reassignments for moved-0,moved-1" in done
-    assert {name for name, _ in throttles(cluster)} == {
+    throttled = {
         f"{side}.replication.throttled.{what}"
         for side in ("leader", "follower")
         for what in ("rate", "replicas")
     }
+    # Here and below the broker that is asked may not have fetched the change yet.
+    until(
+        lambda: {name for name, _ in throttles(cluster)},
+        "the throttle is on",
+        lambda names: names == throttled,
+    )
     verify = [*moves, "--verify"]
     told = until(
         lambda: cluster.tool(tool, verify),
@@ -139,9 +145,12 @@ def test_reassignment_moves_replicas_under_a_throttle_by_the_letter(
     )
     for index in range(2):
         assert f"Reassignment of partition moved-{index} is completed." in told
-    found = partitions(cluster, "moved")
-    assert [list(one.replicas) for one in found] == [[3, 1], [1, 2, 3]]
-    assert throttles(cluster) == set()
+    until(
+        lambda: [list(one.replicas) for one in partitions(cluster, "moved")],
+        "the replicas are the plan's",
+        lambda replicas: replicas == [[3, 1], [1, 2, 3]],
+    )
+    until(lambda: throttles(cluster), "the throttle is off", lambda left: not left)
     assert "No partition reassignments found" in cluster.tool(tool, ["--list"])
 
 
@@ -161,7 +170,12 @@ def test_election_gives_partitions_back_to_their_preferred_leader(cluster: OwnCl
     arguments = ["--election-type", "preferred", "--topic", "led", "--partition", "0"]
     said = cluster.tool(f"{_TOOLS}.LeaderElectionCommand", arguments)
     assert "Successfully completed leader election (PREFERRED) for partitions led-0" in said
-    assert partitions(cluster, "led")[0].leader == 1
+    # A broker that has not fetched the election yet still names the leader of before.
+    until(
+        lambda: partitions(cluster, "led"),
+        "the preferred leader",
+        lambda told: told[0].leader == 1,
+    )
     said = cluster.tool(f"{_TOOLS}.LeaderElectionCommand", arguments)
     assert "Valid replica already elected for partitions led-0" in said
 
