@@ -11,6 +11,7 @@ for a fault.
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import sys
@@ -25,6 +26,7 @@ import click
 
 from kwire.jars.table_formats import NEWEST
 from kwire.records.header import iter_batches
+from kwire.spark.fleet.place import Format
 from kwire.spark.fleet.probe import ask
 from tools.fleet_rows import faults, records_of, rows_of
 from tools.log_servers import log_servers
@@ -53,30 +55,45 @@ def main(
     kills: int,
     minutes: float,
     seed: int,
-    format_: str,
+    format_: Format,
     views: Sequence[str],
 ) -> None:
     """Keep tables of the clusters whose log directories (with one segment from offset 0) are
     LOGS.
     """
-    python = str(environment(NEWEST[format_]))
     with tempfile.TemporaryDirectory(prefix="kwire-fleet-kills-") as directory:
-        scratch = Path(directory)
-        copies = [GrowingLog(log, scratch / f"log-{n}") for n, log in enumerate(logs)]
-        with (
-            log_servers(*(one.directory for one in copies)) as addresses,
-            standalone(python, scratch) as cluster,
-        ):
-            killing = Killing(cluster, copies, addresses, scratch / "tables", views)
-            report = killing.run(kills, 60 * minutes, random.Random(seed))
-            found = list(
-                faults(
-                    {view: records_of(addresses, view) for view in views},
-                    lambda table: rows_of(scratch / "tables", table, format_),
-                )
-            )
-    print(json.dumps({"format": format_, **report, "faults": found}))
-    sys.exit(bool(found))
+        report = compare_after_kills(
+            logs, Path(directory), kills, format_, views, random.Random(seed), 60 * minutes
+        )
+    print(json.dumps(report))
+    sys.exit(bool(report["faults"]))
+
+
+def compare_after_kills(
+    logs: Sequence[Path],
+    scratch: Path,
+    kills: int,
+    format: Format,
+    views: Sequence[str],
+    choose: random.Random,
+    seconds: float = math.inf,
+) -> dict[str, Any]:
+    """Kill the job so many times, but not later than ``seconds`` after its start; then compare the
+    tables. Return how often what was killed, and the faults. Raises ProcessError and RuntimeError.
+    """
+    python = str(environment(NEWEST[format]))
+    copies = [GrowingLog(log, scratch / f"log-{n}") for n, log in enumerate(logs)]
+    with (
+        log_servers(*(one.directory for one in copies)) as addresses,
+        standalone(python, scratch) as cluster,
+    ):
+        killing = Killing(cluster, copies, addresses, scratch / "tables", views)
+        done = killing.run(kills, seconds, choose)
+        found = faults(
+            {view: records_of(addresses, view) for view in views},
+            lambda table: rows_of(scratch / "tables", table, format),
+        )
+        return {"format": format, **done, "faults": list(found)}
 
 
 class GrowingLog:

@@ -24,6 +24,7 @@ _LONGEST: Final = (
     "test_spark_fleet_iceberg",
     "test_replicated_partitions",
     "test_rescue",
+    "test_spark_fleet_kills",
     "test_spark",
     "test_spark_42",
     "test_spark_tables",
