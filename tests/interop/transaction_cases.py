@@ -405,6 +405,8 @@ def offsets(side: Side) -> list[Any]:
     found: list[Any] = [
         side.commit_offset(name, producer, version=3, group=group),
         side.commit_offset(name, producer, version=4, group=group),
+        side.commit_offset(name, producer, version=1, group=""),
+        side.commit_offset(name, producer, group=""),
         side.add_offsets(name, producer),
         side.commit_offset(name, producer, version=1, group="old" + group),
         side.commit_offset(name, producer, version=3, group=group),

@@ -124,7 +124,9 @@ class _Commit:
         """Ask the transaction coordinator whether the producer may write to the partition."""
         request = self._request
         index = self._coordinator.partition_of_group(request.group_id)
-        if index is None:
+        if not request.group_id:
+            self._fail(ErrorCode.INVALID_GROUP_ID)
+        elif index is None:
             self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             self._coordinator.verify(

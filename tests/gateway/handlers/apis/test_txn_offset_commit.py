@@ -57,7 +57,8 @@ class OffsetsWorld(TransactionWorld):
             named = {"name": name} if version < BY_ID else {"topic_id": topic_id}
             partitions = [{"partition_index": index, "committed_offset": 5}]
             topics.append({**named, "partitions": partitions})
-        answer = self.of(txn_offset_commit, version, group_id="g", topics=topics, **fields)
+        fields = {"group_id": "g", **fields}
+        answer = self.of(txn_offset_commit, version, topics=topics, **fields)
         return [ErrorCode(one.error_code) for topic in answer.topics for one in topic.partitions]
 
 
@@ -82,6 +83,16 @@ def test_partition_that_is_not_in_the_transaction_is_added_or_refused(version: i
     assert len(world.groups.events) == (version >= 5)
     known = world.transactions.driver.known("pay")
     assert known.partitions == ({GROUPS} if version >= 5 else frozenset())
+
+
+@pytest.mark.parametrize("version", txn_offset_commit.VERSIONS)
+def test_request_without_a_group_id_is_refused_before_its_transaction_is_looked_at(
+    version: int,
+) -> None:
+    world = OffsetsWorld(is_added=False)
+    assert world.commit_offsets(version, group_id="") == [ErrorCode.INVALID_GROUP_ID]
+    assert not world.groups.events
+    assert world.transactions.driver.known("pay").partitions == frozenset()
 
 
 def test_fenced_producer_commits_nothing() -> None:
