@@ -32,6 +32,9 @@ _THRESHOLDS: Final = (700, 10, 3)
 #: quarter of all blocks if that is more: each takes some 100 bytes.
 GROWTH_MIN: Final = 200_000
 _GROWTH_FRACTION: Final = 4
+#: Records or changes of a fold after which what they hold is frozen: a full collection over so
+#: many takes some ms.
+_LOOSE_MAX: Final = 2000
 #: Blocks of memory for each new entry of the image: 3 were measured for a partition that was just
 #: created, and changes of its replicas and ISR give it lists of its own.
 _BLOCKS_PER_ENTRY: Final = 8
@@ -152,6 +155,27 @@ def freeze_uncollected() -> None:
     """
     gc.freeze()
     _frozen.expect_growth()
+
+
+class FoldedObjects:
+    """Freezes what a fold of the log makes, in the thread that folds."""
+
+    def __init__(self) -> None:
+        self._loose = 0  # records or changes since objects were frozen
+
+    def made(self, count: int, *, is_building: bool) -> None:
+        """Freeze what a step made of ``count`` records or changes.
+
+        A fold that ``is_building`` has not been at the end of the log yet. What it makes stays and
+        is frozen at once: a collection at every step would take as long as half of the decoding,
+        and records have no cycles. Later a collection comes first, after some thousand of them.
+        """
+        self._loose = 0 if is_building else self._loose + count
+        if is_building:
+            freeze_uncollected()
+        elif self._loose >= _LOOSE_MAX:
+            self._loose = 0
+            freeze()
 
 
 def image_loaded(image: Image) -> None:

@@ -26,9 +26,8 @@ from gateway.log.files.problem import Problem
 from gateway.log.reading.log_cursor import LogGap
 from gateway.log.reading.recent_batches import RecentBatches
 from gateway.sources.gc_tuning import (
+    FoldedObjects,
     collector_paused,
-    freeze,
-    freeze_uncollected,
     image_loaded,
     release_incrementally,
 )
@@ -38,9 +37,6 @@ from kwire.cluster import Delta, Image
 from kwire.errors import DecodeError
 from kwire.metadata_log.snapshot_id import SnapshotId
 
-#: New records after which they are frozen for the garbage collector: a full collection over so many
-#: takes some ms.
-LOOSE_RECORDS_MAX: Final = 2000
 #: Hears of a step: what it changes, None if it brings another image; and the image.
 Publisher = Callable[[Delta | None, Image], None]
 
@@ -112,7 +108,7 @@ class MetadataLoader:
         self._rebuilding = True  # the replay folds into an unpublished image
         self._prepared: _Prepared | None = None
         self._retired: list[Any] = []  # objects that the thread releases
-        self._loose = 0  # records that are not frozen yet
+        self._objects = FoldedObjects()
 
     @property
     def next_offset(self) -> int:
@@ -203,15 +199,7 @@ class MetadataLoader:
             more = self._advance(high_watermark)
         if image is not None or replay.read_offset != before:
             self._prepare(replay, image, delta)
-        if self._rebuilding:
-            # A collection at every step would take as long as half of the decoding. Records have no
-            # cycles.
-            freeze_uncollected()
-            return more
-        self._loose += replay.fold.taken - taken
-        if self._loose >= LOOSE_RECORDS_MAX:
-            freeze()
-            self._loose = 0
+        self._objects.made(replay.fold.taken - taken, is_building=self._rebuilding)
         return more
 
     def _advance(self, high_watermark: int) -> bool:

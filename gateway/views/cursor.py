@@ -48,6 +48,8 @@ class ViewCursor:
         #: The next offset of the metadata log, and the epoch of the batch before it, -1 at first.
         self.next_offset = log_start_offset
         self.epoch = -1
+        #: Whether it was at the end of the log once.
+        self.has_caught_up = False
         #: The first offset of the views that is in no piece yet.
         self.position = offsets.of_snapshot(snapshot_end)
         self._fold = ViewFold()
@@ -72,6 +74,11 @@ class ViewCursor:
     def is_hungry(self) -> bool:
         """Whether ``feed`` has to be called before ``step``."""
         return not self._inside and len(self._data) - self._at < BATCH_OVERHEAD
+
+    def note_end(self, log_end: int) -> None:
+        """Learn where the log ends now; ``has_caught_up`` is of that."""
+        if self.is_hungry and self.next_offset >= log_end:
+            self.has_caught_up = True
 
     def feed(self, data: bytes) -> None:
         """Take whole batches, of which the first holds ``next_offset``."""

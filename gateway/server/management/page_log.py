@@ -21,7 +21,12 @@ from gateway.page.quorum import Leader, leader_of
 from gateway.page.snapshot_json import followed
 from gateway.page.state_fold import StateFold
 from gateway.ports.services import OffsetOutOfRange, State
-from gateway.sources.gc_tuning import collector_paused, freeze, release_incrementally
+from gateway.sources.gc_tuning import (
+    FoldedObjects,
+    collector_paused,
+    freeze_uncollected,
+    release_incrementally,
+)
 from gateway.sources.log_reader import content
 from gateway.views.cursor import ViewCursor
 from gateway.views.encode import ViewEncoder
@@ -47,8 +52,6 @@ _FAILED_DELAY_S: Final = 1.0
 _STATES_MAX: Final = 2
 #: Epochs whose leaders are shown.
 LEADERS_MAX: Final = 20
-#: Changes after which what they hold is frozen for the garbage collector.
-_LOOSE_CHANGES_MAX: Final = 4000
 
 
 class NoState(ValueError):
@@ -89,7 +92,7 @@ class PageLog:
         self._wake, self._caught_up = trio.Event(), trio.Event()
         self._states: dict[int, StateFold] = {}  # by the end of the state, the oldest first
         self._leaders: dict[tuple[int, int], Leader] = {}
-        self._loose = 0
+        self._objects = FoldedObjects()
 
     @property
     def available(self) -> bool:
@@ -226,24 +229,22 @@ class PageLog:
             if read is None or not read.size:
                 return False
 
-        def step() -> int:
+        def step() -> None:
             with collector_paused():
                 if read is not None:
                     cursor.feed(content(read.chunks))
                 piece = cursor.step()
                 for change in piece.changes:
                     follower.changes.add(change)
-            return len(piece.changes)
+            self._objects.made(len(piece.changes), is_building=not cursor.has_caught_up)
 
         try:
-            self._loose += await self.in_thread(step)
+            await self.in_thread(step)
         finally:
             if read is not None:
                 read.release()
+        cursor.note_end(self.partition.high_watermark)
         follower.show()
-        if self._loose >= _LOOSE_CHANGES_MAX:
-            self._loose = 0
-            await trio.to_thread.run_sync(freeze)
         return True
 
     async def _release(self) -> None:
@@ -309,3 +310,4 @@ class PageLog:
 def _take(fold: StateFold, data: bytes) -> None:
     with collector_paused():
         fold.take(data)
+    freeze_uncollected()  # records have no cycles, and the state stays

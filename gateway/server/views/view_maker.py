@@ -16,7 +16,7 @@ from gateway.base.sizes import KIB
 from gateway.ports.services import OffsetOutOfRange
 from gateway.ports.view_topics import VIEWS
 from gateway.server.scheduling.counts import ViewCounts
-from gateway.sources.gc_tuning import collector_paused, freeze, release_incrementally
+from gateway.sources.gc_tuning import FoldedObjects, collector_paused, release_incrementally
 from gateway.sources.log_partition import Callbacks
 from gateway.sources.log_reader import content
 from gateway.views.chunks import Chunk, Chunks, Collected
@@ -45,8 +45,6 @@ _LARGE: Final = frozenset({"changes", "partitions"})
 _FAILED_DELAY_S: Final = 1.0
 #: Delay before a log that was just truncated is read again, s: about that of a scan.
 _TRUNCATED_DELAY_S: Final = 0.02
-#: Changes after which what they hold is frozen for the garbage collector.
-_LOOSE_CHANGES_MAX: Final = 4000
 #: Positions that are known to have been missing, at most. Readers that left are among them.
 _MISSED_MAX: Final = 1000
 
@@ -82,7 +80,7 @@ class ViewMaker:
         # The log that the chunks were made of: its start, and the last record before an offset.
         self._origin = (0, 0)
         self._end, self._end_epoch = 0, -1
-        self._loose = 0
+        self._objects = FoldedObjects()
         self._near = False  # the piece is for a demand that needs no other
         self._overflow: int | None = None
 
@@ -225,6 +223,7 @@ class ViewMaker:
         finally:
             if read is not None:
                 read.release()
+        cursor.note_end(self.partition.high_watermark)
         for notice in cursor.take_notices():
             self._reports.report("record not applied", error=notice)
         self._check()
@@ -255,10 +254,7 @@ class ViewMaker:
             made = {
                 view: list(encoder.batches(view, piece.changes, piece.complete)) for view in views
             }
-        self._loose += len(piece.changes)
-        if self._loose >= _LOOSE_CHANGES_MAX:
-            freeze()
-            self._loose = 0
+        self._objects.made(len(piece.changes), is_building=not cursor.has_caught_up)
         return Piece(piece.first, piece.end, []), made
 
     def _current_encoder(self) -> ViewEncoder:

@@ -16,6 +16,7 @@ from gateway.sources import gc_tuning
 from gateway.sources.gc_tuning import (
     GROWTH_MIN,
     LOOSE_OBJECTS_MAX,
+    FoldedObjects,
     collector_paused,
     freeze,
     freeze_survivors,
@@ -208,6 +209,41 @@ def test_new_entries_of_the_image_never_have_frozen_objects_collected_but_a_leak
         leak += [Thing() for _ in range(2 * growth)]
         gc.collect()
     assert due
+
+
+def test_state_that_a_fold_builds_never_has_frozen_objects_collected_but_a_leak_behind_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    growth = GROWTH_MIN // 10
+    monkeypatch.setattr(gc_tuning, "_more", lambda blocks: blocks + growth)
+    due: list[Callable[[], None]] = []
+    folded, state = FoldedObjects(), []
+    freeze_survivors(due.append)
+    before = sys.getallocatedblocks()
+    for _ in range(20):
+        state += [Thing() for _ in range(growth // 4)]
+        folded.made(1, is_building=True)
+        gc.collect()
+    assert sys.getallocatedblocks() > before + 4 * growth and not due
+    for _ in range(4):
+        state += [Thing() for _ in range(growth)]
+        folded.made(1, is_building=False)
+        gc.collect()
+    assert due
+
+
+def test_objects_of_a_fold_at_the_end_of_its_log_are_collected_before_they_are_frozen() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    folded, alive = FoldedObjects(), [Thing() for _ in range(LOOSE_OBJECTS_MAX)]
+    garbage = weakref.ref(Cyclic())
+    folded.made(gc_tuning._LOOSE_MAX - 1, is_building=False)
+    assert garbage() is not None
+    before = gc.get_freeze_count()
+    folded.made(1, is_building=False)
+    assert garbage() is None
+    assert gc.get_freeze_count() >= before + len(alive)
 
 
 def test_no_collection_takes_long_while_many_objects_are_made() -> None:

@@ -110,6 +110,20 @@ def test_long_batch_with_a_fault_at_its_end_is_passed_over_whole() -> None:
     assert told(drained(ViewCursor(0, 0), bytes(damaged), batch(len(records), topic(1)))) == ["t1"]
 
 
+def test_cursor_has_caught_up_when_it_was_at_the_end_of_the_log_once() -> None:
+    one = ViewCursor(0, 0)
+    one.feed(batch(0, topic(0), topic(1)))
+    one.note_end(0)
+    assert not one.has_caught_up, "it was fed records"
+    one.step()
+    one.note_end(3)
+    assert not one.has_caught_up
+    one.note_end(2)
+    assert one.has_caught_up
+    one.note_end(9)
+    assert one.has_caught_up
+
+
 def snapshot(*messages: Message) -> list[bytes]:
     """The batches of a snapshot of offsets 10 and up, as a log has them below its start."""
     end = 11 + len(messages)

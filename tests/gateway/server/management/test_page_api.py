@@ -283,6 +283,7 @@ def test_memory_is_released_when_no_page_is_open(monkeypatch: pytest.MonkeyPatch
         await until_read(client)
         await get(client, "/api/state", at=333)
         assert shown._log.follower is not None
+        assert shown._log.follower.cursor.has_caught_up
         await trio.sleep(1)
         assert shown._log.follower is None
         assert not shown._log._states

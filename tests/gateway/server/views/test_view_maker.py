@@ -79,6 +79,7 @@ def test_reader_gets_records_and_then_the_end(directory: Path) -> None:
             assert names(records) == ["+t1", "+t2", "-t1"]
             assert await reader.fetch("topics", position) == ([], offsets.at(4)), "a control batch"
             assert await reader.fetch("acls", 0) == ([], offsets.at(4))
+            assert [one.has_caught_up for one in reader.maker.cursors] == [True]
             partition = reader.partition("topics")
             assert partition.read(offsets.at(4), 100).size == 0
             assert partition.bytes_available(position, 100) == 0, "nothing to wake a Fetch for"
