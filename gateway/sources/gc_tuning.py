@@ -166,9 +166,9 @@ class FoldedObjects:
     def made(self, count: int, *, is_building: bool) -> None:
         """Freeze what a step made of ``count`` records or changes.
 
-        A fold that ``is_building`` has not been at the end of the log yet. What it makes stays and
-        is frozen at once: a collection at every step would take as long as half of the decoding,
-        and records have no cycles. Later a collection comes first, after some thousand of them.
+        A fold that ``is_building`` has not been at the end of the log yet. Its objects stay and are
+        frozen at once: a collection at every step would take as long as half of the decoding, and
+        records have no cycles. Later a collection comes first, after some thousand of them.
         """
         self._loose = 0 if is_building else self._loose + count
         if is_building:
