@@ -79,7 +79,8 @@ def compare_after_kills(
     seconds: float = math.inf,
 ) -> dict[str, Any]:
     """Kill the job so many times, but not later than ``seconds`` after its start; then compare the
-    tables. Return how often what was killed, and the faults. Raises ProcessError and RuntimeError.
+    tables. Return how often what was killed, and the faults. Raises InstallError, ProcessError,
+    RuntimeError, and ValueError for a log that is not of one segment from offset 0.
     """
     python = str(environment(NEWEST[format]))
     copies = [GrowingLog(log, scratch / f"log-{n}") for n, log in enumerate(logs)]

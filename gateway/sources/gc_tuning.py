@@ -170,10 +170,11 @@ class FoldedObjects:
         frozen at once: a collection at every step would take as long as half of the decoding, and
         records have no cycles. Later a collection comes first, after some thousand of them.
         """
-        self._loose = 0 if is_building else self._loose + count
         if is_building:
             freeze_uncollected()
-        elif self._loose >= _LOOSE_MAX:
+            return
+        self._loose += count
+        if self._loose >= _LOOSE_MAX:
             self._loose = 0
             freeze()
 

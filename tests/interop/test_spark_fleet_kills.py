@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ from typing import Any
 from kwire.jars.maven import MavenError
 from kwire.jars.table_formats import NEWEST, format_jars
 from tests.interop.clients import missing
+from tests.interop.spark_release import environment
 from tests.shared import needs_shared
 from tools.fleet_kills import KILLED, compare_after_kills
-from tools.pyspark_release import InstallError, environment
 
 pytestmark = needs_shared
 
@@ -26,13 +25,10 @@ KILLS = int(os.environ.get("KWIRE_SPARK_CLUSTER_KILLS", "3"))
 def test_tables_have_each_record_once_after_kills_of_driver_executor_and_worker(
     logs: Any, tmp_path: Path
 ) -> None:
-    if shutil.which("java") is None:
-        missing("there is no Java on the PATH")
     try:
-        environment(NEWEST["iceberg"])
-        format_jars("iceberg", f"{NEWEST['iceberg']}.0")
-    except (InstallError, MavenError) as error:
-        missing(f"PySpark with Iceberg is not to be had: {error}")
+        format_jars("iceberg", environment(NEWEST["iceberg"]).pyspark)
+    except MavenError as error:
+        missing(f"the jars are not to be had: {error}")
     log = logs("p-one-basic") / "nodes" / "1"
     report = compare_after_kills(
         [log], tmp_path, KILLS, "iceberg", ["topics"], random.Random("kill -9")

@@ -56,6 +56,16 @@ def collector_of_before() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.fixture
+def growth(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The blocks that memory grows by until frozen objects are collected: a quarter of the memory
+    of this process depends on the tests before.
+    """
+    blocks_more = GROWTH_MIN // 10
+    monkeypatch.setattr(gc_tuning, "_more", lambda blocks: blocks + blocks_more)
+    return blocks_more
+
+
 def test_the_collector_is_paused_and_comes_back() -> None:
     with pytest.raises(KeyError), collector_paused():
         assert not gc.isenabled()
@@ -155,12 +165,9 @@ def test_full_collection_does_not_visit_what_survived_the_one_before() -> None:
 
 
 def test_cycles_that_were_frozen_alive_are_freed_once_memory_has_grown(
-    monkeypatch: pytest.MonkeyPatch,
+    growth: int,
 ) -> None:
     """Each round freezes live cycles, which are garbage in the next one."""
-    growth = GROWTH_MIN // 10
-    # A quarter of the memory of this process depends on the tests before.
-    monkeypatch.setattr(gc_tuning, "_more", lambda blocks: blocks + growth)
     due: list[Callable[[], None]] = []
     rounds, per_round, asked = 12, growth // 40, 0
     freeze_survivors(due.append)
@@ -191,10 +198,8 @@ def test_steady_memory_never_has_frozen_objects_collected() -> None:
 
 
 def test_new_entries_of_the_image_never_have_frozen_objects_collected_but_a_leak_does(
-    monkeypatch: pytest.MonkeyPatch,
+    growth: int,
 ) -> None:
-    growth = GROWTH_MIN // 10
-    monkeypatch.setattr(gc_tuning, "_more", lambda blocks: blocks + growth)
     due: list[Callable[[], None]] = []
     image, leak = Image(), []
     image_loaded(image)
@@ -212,10 +217,8 @@ def test_new_entries_of_the_image_never_have_frozen_objects_collected_but_a_leak
 
 
 def test_state_that_a_fold_builds_never_has_frozen_objects_collected_but_a_leak_behind_it_does(
-    monkeypatch: pytest.MonkeyPatch,
+    growth: int,
 ) -> None:
-    growth = GROWTH_MIN // 10
-    monkeypatch.setattr(gc_tuning, "_more", lambda blocks: blocks + growth)
     due: list[Callable[[], None]] = []
     folded, state = FoldedObjects(), []
     freeze_survivors(due.append)
